@@ -1,0 +1,42 @@
+"""AdapterBank's training step: packed batches, adapters of size 64, as the training loop runs it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from protocol import serve
+
+from adapterbank.model.dropout import cheap_dropout
+from adapterbank.model.encoder import load_encoder
+from adapterbank.model.packing import Batch
+from adapterbank.model.task_model import TaskModel
+
+torch.manual_seed(0)
+model = TaskModel(load_encoder("minilm"), "classification", labels=2).train()
+parameters = [p for group in model.groups().values() for p in group]
+optimizer = torch.optim.AdamW(parameters, lr=1e-4)
+
+
+def prepare(kind: str, rows: list[list[int]]) -> Any:
+    """A packed batch and its targets."""
+    del kind
+    batch = model.collate(rows, [[0] * len(row) for row in rows])
+    return batch, torch.arange(len(rows)) % 2
+
+
+def step(kind: str, prepared: tuple[Batch, torch.Tensor]) -> None:
+    """Forward, backward, clip, update."""
+    del kind
+    batch, targets = prepared
+    model.head.loss(model(batch), targets, batch.lengths).backward()
+    torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+with ExitStack() as stack:
+    stack.enter_context(model.packing())
+    stack.enter_context(cheap_dropout(model))
+    serve(prepare, step)

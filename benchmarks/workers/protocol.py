@@ -1,0 +1,39 @@
+"""How a benchmark talks to a worker in another environment: JSON lines over pipes.
+
+A worker imports this file and nothing else of ours, so it runs beside any set of packages. A
+request is `{"kind": ..., "batches": [[length, ...], ...]}`; the answer is the seconds of each batch.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+VOCABULARY = (1000, 30000)  # ids of ordinary words in BERT's vocabulary
+
+
+def token_rows(lengths: list[int], seed: int) -> list[list[int]]:
+    """Random ids of these lengths, the same in every environment."""
+    draw = random.Random(seed)  # noqa: S311 - not for secrets
+    return [[draw.randrange(*VOCABULARY) for _ in range(length)] for length in lengths]
+
+
+def serve(prepare: Callable[[str, list[list[int]]], Any], step: Callable[[str, Any], None]) -> None:
+    """Answer requests until the pipe closes. `prepare` makes a batch and is not timed."""
+    answers, sys.stdout = sys.stdout, sys.stderr  # libraries print; the answers stay clean
+    ready: dict[str, Any] = {}
+    for line in sys.stdin:
+        request = json.loads(line)
+        seconds = []
+        for number, lengths in enumerate(request["batches"]):
+            key = json.dumps([request["kind"], lengths])
+            if key not in ready:
+                ready[key] = prepare(request["kind"], token_rows(lengths, seed=number))
+            began = time.perf_counter()
+            step(request["kind"], ready[key])
+            seconds.append(time.perf_counter() - began)
+        print(json.dumps(seconds), file=answers, flush=True)

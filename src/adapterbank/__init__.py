@@ -1,0 +1,1 @@
+"""AdapterBank: one frozen text encoder, a bank of tasks."""

@@ -1,0 +1,60 @@
+"""One exception tree: every error that a person can cause and put right.
+
+    AdapterBankError
+    ├── ConfigError            a setting that cannot be
+    ├── BaseError              the frozen encoder
+    │   ├── BaseNotFound         not installed, not a folder, hub unreachable
+    │   ├── BaseDamaged          wrong digest, incomplete, not safetensors
+    │   └── UnsupportedBase      an architecture without a row in `model/sites.py`
+    ├── AttachError            attaching twice, detaching what is not attached
+    ├── PackingError           a packed batch that lost its bounds, or a base that cannot pack
+    └── DataError              labelled text that cannot be read
+
+Each carries `hint`: what to do next. The command line prints both and exits with 1.
+"""
+
+from __future__ import annotations
+
+
+class AdapterBankError(Exception):
+    """Something a person can put right: what came, and what to do next."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".rstrip()
+
+
+class ConfigError(AdapterBankError):
+    """A setting that cannot be."""
+
+
+class BaseError(AdapterBankError):
+    """The frozen encoder could not be had."""
+
+
+class BaseNotFound(BaseError):
+    """No encoder under that name."""
+
+
+class BaseDamaged(BaseError):
+    """An encoder is there, but not whole, not the right one, or not in a safe form."""
+
+
+class UnsupportedBase(BaseError):
+    """An encoder whose architecture has no row in the table of sites."""
+
+
+class AttachError(AdapterBankError):
+    """Attached twice, or detached when not attached."""
+
+
+class PackingError(AdapterBankError):
+    """A packed batch without its bounds, or a base that cannot take packed batches."""
+
+
+class DataError(AdapterBankError):
+    """Labelled text that cannot be read."""

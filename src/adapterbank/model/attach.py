@@ -1,0 +1,226 @@
+"""Put adapters on a model, and take them off again exactly.
+
+What trains is a set of parameter names. The parameters behind those names are swapped for clones,
+so the base's own tensors are never written to, and `detach` puts the very same objects back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from torch.utils.hooks import RemovableHandle
+
+from adapterbank.errors import AttachError, ConfigError
+from adapterbank.model.adapter import Adapter, AdapterConfig
+from adapterbank.model.sites import Site, Sites, base_model, sites_of
+
+CONTAINER = "adapterbank"  # the name of our one child in the encoder
+
+
+def attach(model: nn.Module, config: AdapterConfig | None = None) -> Attachment:
+    """Put the paper's adapters on a Hugging Face encoder and freeze all else.
+
+    Trained afterwards: the adapters, the LayerNorms (`config.train_layer_norms`) and, if `model`
+    has one, its head. Make the optimiser after this call. `detach()` gives the model back.
+    """
+    config = config or AdapterConfig()
+    base = base_model(model)
+    sites = sites_of(base.config)
+    adapted = adapted_layers(config, len(sites.layer_paths(base)))
+    trained = norm_names(base, sites, adapted[0]) if config.train_layer_norms else set()
+    attachment = Attachment(model, trained)
+    attachment.add_adapters(config, adapted)
+    return attachment
+
+
+def adapted_layers(config: AdapterConfig, count: int) -> tuple[int, ...]:
+    """The layers that get adapters in an encoder of `count` layers."""
+    layers = tuple(range(count)) if config.layers is None else config.layers
+    if layers[-1] >= count:
+        raise ConfigError(
+            f"layers names layer {layers[-1]}, and this encoder has {count}: 0 to {count - 1}."
+        )
+    return layers
+
+
+def norm_names(base: nn.Module, sites: Sites, lowest: int) -> set[str]:
+    """The parameters of the LayerNorms from layer `lowest` up."""
+    return {
+        f"{path}.{name}"
+        for path in sites.norm_paths(base, lowest).values()
+        for name, _ in base.get_submodule(path).named_parameters(recurse=False)
+    }
+
+
+class Attachment(nn.Module):
+    """What was put on a model: its adapters (as a child of the encoder) and what it trains.
+
+    Lives in the encoder as one child, so `.to()`, optimisers, DDP and `deepcopy` see it.
+    """
+
+    def __init__(self, model: nn.Module, trained: Iterable[str]) -> None:
+        """Freeze `model`, but for its head and the base parameters named in `trained`."""
+        super().__init__()
+        base = base_model(model)
+        if hasattr(base, CONTAINER):
+            raise AttachError(
+                "This model already carries adapters.", "Call detach() on them first."
+            )
+        self.layer = nn.ModuleDict()
+        self.config: AdapterConfig | None = None
+        # In a tuple, so that torch does not take the parents for children of this module.
+        self._hosts: tuple[nn.Module, PreTrainedModel] = (model, base)
+        self._trained = frozenset(trained)
+        self._handles: list[RemovableHandle] = []
+        self._modes = {module: module.training for module in model.modules()}
+        self._flags = {parameter: parameter.requires_grad for parameter in model.parameters()}
+        self._originals: dict[str, nn.Parameter] = {}
+
+        prefix = next(name for name, module in model.named_modules() if module is base)
+        of_base = {id(parameter) for parameter in base.parameters()}
+        swapped = {f"{prefix}.{name}".lstrip(".") for name in self._trained} | {
+            name for name, parameter in model.named_parameters() if id(parameter) not in of_base
+        }
+        model.requires_grad_(False)
+        self._swap_in_clones(model, swapped)
+        base.add_module(CONTAINER, self)
+
+    def _swap_in_clones(self, model: nn.Module, names: set[str]) -> None:
+        everywhere = dict(model.named_parameters(remove_duplicate=False))
+        unknown = names - everywhere.keys()
+        if unknown:
+            raise AttachError(f"The model has no parameter {min(unknown)!r}.")
+        wanted = {id(everywhere[name]) for name in names}
+        clones: dict[int, nn.Parameter] = {}
+        for name, original in everywhere.items():  # a tied parameter has several names
+            if id(original) in wanted:
+                clone = clones.setdefault(id(original), _trainable_clone(original))
+                self._originals[name] = original
+                _set_parameter(model, name, clone)
+
+    def add_adapters(self, config: AdapterConfig, layers: Iterable[int]) -> None:
+        """Stand adapters at their sites in these layers."""
+        _, base = self._hosts
+        sites = sites_of(base.config)
+        modules = sites.layer_modules(base)
+        like = next(base.parameters())
+        for index in layers:
+            here = nn.ModuleDict()
+            for name, site in (("attention", sites.attention), ("output", sites.output)):
+                if config.where in ("both", name):
+                    here[name] = Adapter(
+                        base.config.hidden_size,
+                        config.size,
+                        activation=config.activation,
+                        init_std=config.init_std,
+                        gate=config.gate,
+                        norm=config.norm,
+                        hidden_layers=config.hidden_layers,
+                        device=like.device,
+                        dtype=like.dtype,
+                    )
+                    self._hook(modules[index], site, here[name], config.insertion == "parallel")
+            self.layer[str(index)] = here
+        self.config = config
+
+    def _hook(self, layer: nn.Module, site: Site, adapter: nn.Module, parallel: bool) -> None:
+        standing = _Standing(adapter)
+        if parallel:
+            source = layer.get_submodule(site.source)
+            self._handles.append(
+                source.register_forward_pre_hook(standing.remember, with_kwargs=True)
+            )
+        after = layer.get_submodule(site.after)
+        self._handles.append(after.register_forward_hook(standing.adapt))
+
+    @property
+    def attached(self) -> bool:
+        """Whether the model still carries this."""
+        return getattr(self._hosts[1], CONTAINER, None) is self
+
+    def named_groups(self) -> dict[str, dict[str, nn.Parameter]]:
+        """What trains, by group and by neutral name (the same for every architecture).
+
+        Groups: "adapters" (`layer.3.attention.down.weight`), "layer_norms"
+        (`layer.3.output.norm.bias`), "base" (`base.<name in the encoder>`: what full and top-k
+        training change beside the LayerNorms) and "head" (`head.<name in the model>`).
+        """
+        model, base = self._hosts
+        sites = sites_of(base.config)
+        parameters = dict(base.named_parameters())
+        norms = {path: name for name, path in sites.norm_paths(base).items()}
+        groups: dict[str, dict[str, nn.Parameter]] = {
+            "adapters": dict(self.named_parameters()),
+            "layer_norms": {},
+            "base": {},
+            "head": {},
+        }
+        for name in sorted(self._trained):
+            path, _, leaf = name.rpartition(".")
+            if path in norms:
+                groups["layer_norms"][f"{norms[path]}.{leaf}"] = parameters[name]
+            else:
+                groups["base"][f"base.{name}"] = parameters[name]
+        of_base = {id(parameter) for parameter in base.parameters()}
+        groups["head"] = {
+            f"head.{name}": parameter
+            for name, parameter in model.named_parameters()
+            if id(parameter) not in of_base
+        }
+        return {name: group for name, group in groups.items() if group}
+
+    def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
+        """What trains, by group: "adapters", "layer_norms", and "head" and "base" where there is one."""
+        return {name: list(group.values()) for name, group in self.named_groups().items()}
+
+    def detach(self) -> None:
+        """Give the model back as it was: the same tensors, flags and modes, no hooks, no child."""
+        model, base = self._hosts
+        if not self.attached:
+            raise AttachError("These adapters are not on the model any more.")
+        for handle in self._handles:
+            handle.remove()
+        delattr(base, CONTAINER)
+        current = dict(model.named_parameters(remove_duplicate=False))
+        for name, original in self._originals.items():
+            # The model may have moved to another device meanwhile; the originals follow it.
+            original.data = original.data.to(current[name].device, current[name].dtype)
+            _set_parameter(model, name, original)
+        for parameter, flag in self._flags.items():
+            parameter.requires_grad_(flag)
+            parameter.grad = None
+        for module, mode in self._modes.items():
+            module.training = mode
+
+
+class _Standing:
+    """An adapter at its site. Hooks are bound methods of this, so a deep copy has its own."""
+
+    def __init__(self, adapter: nn.Module) -> None:
+        self.adapter = adapter
+        self.source: Tensor | None = None
+
+    def remember(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Before the sub-layer: keep its input for a parallel adapter."""
+        del module
+        self.source = args[0] if args else kwargs["hidden_states"]
+
+    def adapt(self, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
+        """After the sub-layer, before the residual sum."""
+        del module, args
+        source, self.source = self.source, None
+        adapted: Tensor = self.adapter(output, source)
+        return adapted
+
+
+def _trainable_clone(original: nn.Parameter) -> nn.Parameter:
+    return nn.Parameter(original.detach().clone(memory_format=torch.preserve_format))
+
+
+def _set_parameter(model: nn.Module, name: str, parameter: nn.Parameter) -> None:
+    path, _, leaf = name.rpartition(".")
+    setattr(model.get_submodule(path), leaf, parameter)

@@ -1,0 +1,85 @@
+"""The paper's method and its baselines, each as a set of base parameters to train.
+
+| method     | adapters | LayerNorms         | other base parameters        | head |
+|------------|----------|--------------------|------------------------------|------|
+| adapters   | yes      | yes                | none                         | yes  |
+| full       | no       | yes                | all that the output reads    | yes  |
+| top-k      | no       | in the top layers  | the top k layers and above   | yes  |
+| layer-norm | no       | yes                | none                         | yes  |
+| head       | no       | no                 | none                         | yes  |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from torch import nn
+
+from adapterbank.errors import ConfigError
+from adapterbank.model.adapter import AdapterConfig, check_choice, check_count
+from adapterbank.model.attach import Attachment, attach, norm_names
+from adapterbank.model.sites import Sites, base_model, sites_of
+
+MethodName = Literal["adapters", "full", "top-k", "layer-norm", "head"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """What trains on the frozen base."""
+
+    name: MethodName = "adapters"
+    adapter: AdapterConfig = field(default_factory=AdapterConfig)
+    """The adapters, for the method of that name."""
+    top_k: int = 1
+    """How many of the top layers train, for top-k ("variable fine-tuning" in the paper)."""
+
+    def __post_init__(self) -> None:
+        check_choice("method", self.name, get_args(MethodName))
+        check_count("top_k", self.top_k)
+
+    def __str__(self) -> str:
+        detail = {"adapters": f" {self.adapter.size}", "top-k": f" {self.top_k}"}
+        return self.name + detail.get(self.name, "")
+
+
+def apply_method(model: nn.Module, method: Method, *, with_pooler: bool = True) -> Attachment:
+    """Make `method`'s parameters of the model trainable and freeze the rest.
+
+    `with_pooler` says whether the base's pooler is read at all; one that is not stays frozen.
+    """
+    if method.name == "adapters":
+        return attach(model, method.adapter)
+    return Attachment(model, trained_names(model, method, with_pooler=with_pooler))
+
+
+def trained_names(model: nn.Module, method: Method, *, with_pooler: bool = True) -> set[str]:
+    """The base parameters that a method trains (adapters and head come on top)."""
+    base = base_model(model)
+    sites = sites_of(base.config)
+    every = {name for name, _ in base.named_parameters()}
+    if not with_pooler and sites.pooler:
+        every = {name for name in every if not name.startswith(f"{sites.pooler}.")}
+    match method.name:
+        case "full":
+            return every
+        case "top-k":
+            return _top(base, sites, method.top_k, every)
+        case "layer-norm":
+            return norm_names(base, sites, 0)
+        case "adapters":
+            config = method.adapter
+            lowest = config.layers[0] if config.layers else 0
+            return norm_names(base, sites, lowest) if config.train_layer_norms else set()
+        case "head":
+            return set()
+
+
+def _top(base: nn.Module, sites: Sites, top_k: int, every: set[str]) -> set[str]:
+    layers = sites.layer_paths(base)
+    if top_k > len(layers):
+        raise ConfigError(f"top_k is {top_k}, and this encoder has {len(layers)} layers.")
+    above = [*layers[-top_k:], *sites.upper_norms.values()]
+    if sites.pooler:
+        above.append(sites.pooler)
+    return {name for name in every if any(name.startswith(f"{path}.") for path in above)}
