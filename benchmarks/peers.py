@@ -51,7 +51,7 @@ class Worker:
         print(json.dumps({"kind": kind, "batches": batches}), file=pipe_in, flush=True)
         answer = pipe_out.readline()
         if not answer:
-            raise RuntimeError(f"the worker ended: {self.process.args}")
+            raise RuntimeError(f"the worker ended: {self.process.args!r}")
         seconds: list[float] = json.loads(answer)
         return seconds
 

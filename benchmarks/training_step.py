@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 
 import torch
-from peers import Worker, environment
 
-from adapterbank.model.encoder import minilm_folder
+from adapterbank.model.wheel import minilm_folder
+from peers import Worker, environment
 
 BATCH = 32
 POOL = 3200  # examples that batches are drawn from
@@ -29,7 +29,7 @@ LIMITS = (3, 128)
 
 def lengths_around(median: int, seed: int = 0) -> list[int]:
     """Lognormal lengths with this median."""
-    draw = random.Random(seed)  # noqa: S311 - not for secrets
+    draw = random.Random(seed)
     drawn = (round(median * draw.lognormvariate(0.0, SIGMA)) for _ in range(POOL))
     return [min(max(length, LIMITS[0]), LIMITS[1]) for length in drawn]
 

@@ -47,9 +47,7 @@ CONFIGS: dict[str, PretrainedConfig] = {
         max_position_embeddings=64,
     ),
     "mpnet": MPNetConfig(**SHAPE, pad_token_id=1),
-    "albert": AlbertConfig(
-        **SHAPE, embedding_size=16, num_hidden_groups=2, inner_group_num=1
-    ),
+    "albert": AlbertConfig(**SHAPE, embedding_size=16, num_hidden_groups=2, inner_group_num=1),
     "deberta-v2": DebertaV2Config(
         **SHAPE,
         relative_attention=True,
@@ -94,9 +92,7 @@ def roughened(model: PreTrainedModel) -> PreTrainedModel:
 def rows(lengths: list[int], seed: int = 0) -> list[list[int]]:
     """Token ids clear of the special ones."""
     draw = torch.Generator().manual_seed(seed)
-    return [
-        torch.randint(5, VOCABULARY, (length,), generator=draw).tolist() for length in lengths
-    ]
+    return [torch.randint(5, VOCABULARY, (length,), generator=draw).tolist() for length in lengths]
 
 
 def padded(model: PreTrainedModel, token_rows: list[list[int]]) -> dict[str, torch.Tensor]:
@@ -108,7 +104,9 @@ def padded(model: PreTrainedModel, token_rows: list[list[int]]) -> dict[str, tor
     return {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
 
 
-WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] good bad fine poor great awful film book meal room the a was it".split()
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS += ["good", "bad", "fine", "poor", "great", "awful", "film", "book", "meal", "room"]
+WORDS += ["the", "a", "was", "it"]
 
 
 def save_base(folder: Path, name: str = "bert", model: PreTrainedModel | None = None) -> Path:

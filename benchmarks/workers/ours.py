@@ -1,4 +1,4 @@
-"""AdapterBank's training step: packed batches, adapters of size 64, as the training loop runs it."""
+"""AdapterBank's training step: packed batches, adapters of size 64, as its loop runs it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How a benchmark talks to a worker in another environment: JSON lines over pipes.
 
 A worker imports this file and nothing else of ours, so it runs beside any set of packages. A
-request is `{"kind": ..., "batches": [[length, ...], ...]}`; the answer is the seconds of each batch.
+request is `{"kind": ..., "batches": [[length, ...], ...]}`; the answer is each batch's seconds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VOCABULARY = (1000, 30000)  # ids of ordinary words in BERT's vocabulary
 
 def token_rows(lengths: list[int], seed: int) -> list[list[int]]:
     """Random ids of these lengths, the same in every environment."""
-    draw = random.Random(seed)  # noqa: S311 - not for secrets
+    draw = random.Random(seed)
     return [[draw.randrange(*VOCABULARY) for _ in range(length)] for length in lengths]
 
 

@@ -1,1 +1,43 @@
-"""AdapterBank: one frozen text encoder, a bank of tasks."""
+"""AdapterBank: one frozen text encoder, a bank of tasks.
+
+Public names are imported when they are first used, so that `import adapterbank` is instant.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from adapterbank.errors import AdapterBankError as AdapterBankError
+    from adapterbank.model.adapter import AdapterConfig as AdapterConfig
+    from adapterbank.model.attach import Attachment as Attachment
+    from adapterbank.model.attach import attach as attach
+    from adapterbank.model.encoder import Encoder as Encoder
+    from adapterbank.model.encoder import load_encoder as load_encoder
+    from adapterbank.model.methods import Method as Method
+    from adapterbank.model.methods import apply_method as apply_method
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "AdapterBankError": "errors",
+    "AdapterConfig": "model.adapter",
+    "Attachment": "model.attach",
+    "attach": "model.attach",
+    "Encoder": "model.encoder",
+    "load_encoder": "model.encoder",
+    "Method": "model.methods",
+    "apply_method": "model.methods",
+}
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'adapterbank' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"adapterbank.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

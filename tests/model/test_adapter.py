@@ -58,12 +58,16 @@ def test_variants_equal_their_formulas() -> None:
 
     normed = Adapter(8, 4, init_std=0.5, norm="layer")
     centred = (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True, correction=0) + 1e-5).sqrt()
-    torch.testing.assert_close(normed.bottleneck(x), Adapter.bottleneck(_without_norm(normed), centred))
+    torch.testing.assert_close(
+        normed.bottleneck(x), Adapter.bottleneck(_without_norm(normed), centred)
+    )
 
     batch = Adapter(8, 4, init_std=0.5, norm="batch").train()
     flat = x.flatten(0, 1)
     centred = ((flat - flat.mean(0)) / (flat.var(0, correction=0) + 1e-5).sqrt()).view_as(x)
-    torch.testing.assert_close(batch.bottleneck(x), Adapter.bottleneck(_without_norm(batch), centred))
+    torch.testing.assert_close(
+        batch.bottleneck(x), Adapter.bottleneck(_without_norm(batch), centred)
+    )
 
 
 def _without_norm(adapter: Adapter) -> Adapter:

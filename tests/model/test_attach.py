@@ -6,7 +6,6 @@ import copy
 
 import pytest
 import torch
-from tiny import ARCHITECTURES, CONFIGS, padded, roughened, rows, tiny
 from torch import nn
 from transformers import AutoModel, AutoModelForSequenceClassification, BertConfig, BertModel
 
@@ -16,6 +15,7 @@ from adapterbank.model.attach import attach
 from adapterbank.model.encoder import fingerprint
 from adapterbank.model.methods import Method, apply_method
 from adapterbank.model.sites import SITES, sites_of
+from tiny import ARCHITECTURES, CONFIGS, padded, roughened, rows, tiny
 
 LENGTHS = [5, 9, 1, 7]
 METHODS = [
@@ -258,7 +258,7 @@ def test_tied_weights_stay_tied() -> None:
 def test_attaching_twice_and_detaching_twice_are_refused() -> None:
     model = tiny("bert")
     attachment = attach(model)
-    with pytest.raises(AttachError, match="already carries adapters.*detach"):
+    with pytest.raises(AttachError, match=r"already carries adapters.*detach"):
         attach(model)
     attachment.detach()
     with pytest.raises(AttachError, match="not on the model"):
@@ -268,7 +268,7 @@ def test_attaching_twice_and_detaching_twice_are_refused() -> None:
 
 def test_a_refused_attach_leaves_the_model_alone() -> None:
     model = tiny("bert")
-    with pytest.raises(ConfigError, match="layer 7.*has 4: 0 to 3"):
+    with pytest.raises(ConfigError, match=r"layer 7.*has 4: 0 to 3"):
         attach(model, AdapterConfig(layers=(7,)))
     assert all(p.requires_grad for p in model.parameters())
 
@@ -277,7 +277,7 @@ def test_other_architectures_are_refused_with_the_list() -> None:
     from transformers import T5Config, T5EncoderModel
 
     shape = {"d_model": 8, "d_ff": 8, "num_layers": 1, "num_heads": 1, "d_kv": 8, "vocab_size": 9}
-    with pytest.raises(UnsupportedBase, match="'t5'.*bert.*modernbert"):
+    with pytest.raises(UnsupportedBase, match=r"'t5'.*bert.*modernbert"):
         attach(T5EncoderModel(T5Config(**shape)))
     with pytest.raises(UnsupportedBase, match="Linear"):
         attach(nn.Linear(2, 2))

@@ -50,7 +50,7 @@ class AdapterConfig:
     where: Where = "both"
     """After the attention projection, after the second feed-forward projection, or both."""
     insertion: Insertion = "serial"
-    """serial: the adapter reads the sub-layer's output; parallel: it reads the sub-layer's input."""
+    """What the adapter reads: the sub-layer's output (serial) or its input (parallel)."""
     gate: bool = False
     """Multiplicative interaction: h + h·δ(x) in place of h + δ(x)."""
     norm: Norm = "none"
@@ -58,7 +58,7 @@ class AdapterConfig:
     hidden_layers: int = 1
     """Hidden layers of width m in the bottleneck."""
     train_layer_norms: bool = True
-    """Train the scale and shift of the encoder's LayerNorms beside the adapters, as the paper does."""
+    """Train the encoder's LayerNorms beside the adapters, as the paper does."""
 
     def __post_init__(self) -> None:
         check_count("size", self.size)
@@ -108,6 +108,13 @@ class TokenBatchNorm(nn.BatchNorm1d):
         return super().forward(x.flatten(0, -2)).view_as(x)
 
 
+def make_norm(kind: Norm, width: int) -> nn.Module | None:
+    """The normalisation of a bottleneck's input."""
+    if kind == "none":
+        return None
+    return nn.LayerNorm(width) if kind == "layer" else TokenBatchNorm(width)
+
+
 class Adapter(nn.Module):
     """A(h) = h + W2·f(W1·h + b1) + b2, with 2md + d + m parameters."""
 
@@ -121,22 +128,12 @@ class Adapter(nn.Module):
         gate: bool = False,
         norm: Norm = "none",
         hidden_layers: int = 1,
-        device: torch.device | None = None,
-        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        made: dict[str, torch.device | torch.dtype | None] = {"device": device, "dtype": dtype}
-        self.norm: nn.Module | None = {
-            "none": lambda: None,
-            "layer": lambda: nn.LayerNorm(width, **made),  # type: ignore[arg-type]
-            "batch": lambda: TokenBatchNorm(width, **made),  # type: ignore[arg-type]
-        }[norm]()
-        self.down = nn.Linear(width, size, **made)  # type: ignore[arg-type]
-        self.inner = nn.ModuleList(
-            nn.Linear(size, size, **made)  # type: ignore[arg-type]
-            for _ in range(hidden_layers - 1)
-        )
-        self.up = nn.Linear(size, width, **made)  # type: ignore[arg-type]
+        self.norm = make_norm(norm, width)
+        self.down = nn.Linear(width, size)
+        self.inner = nn.ModuleList(nn.Linear(size, size) for _ in range(hidden_layers - 1))
+        self.up = nn.Linear(size, width)
         self.activation = activation
         self.gate = gate
         self.reset(init_std)
@@ -150,7 +147,7 @@ class Adapter(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, hidden: Tensor, source: Tensor | None = None) -> Tensor:
-        """hidden [..., d]; source [..., d] is what the bottleneck reads, `hidden` itself if None."""
+        """hidden [..., d] and source [..., d], which the bottleneck reads: `hidden` if None."""
         delta = self.bottleneck(hidden if source is None else source)
         # δ is fresh memory that no backward pass reads: adding in place saves a pass over it.
         return hidden + hidden * delta if self.gate else delta.add_(hidden)

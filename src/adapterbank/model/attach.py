@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 from torch.utils.hooks import RemovableHandle
+from transformers import PreTrainedModel
 
 from adapterbank.errors import AttachError, ConfigError
 from adapterbank.model.adapter import Adapter, AdapterConfig
@@ -112,17 +112,17 @@ class Attachment(nn.Module):
             here = nn.ModuleDict()
             for name, site in (("attention", sites.attention), ("output", sites.output)):
                 if config.where in ("both", name):
-                    here[name] = Adapter(
-                        base.config.hidden_size,
-                        config.size,
-                        activation=config.activation,
-                        init_std=config.init_std,
-                        gate=config.gate,
-                        norm=config.norm,
-                        hidden_layers=config.hidden_layers,
-                        device=like.device,
-                        dtype=like.dtype,
-                    )
+                    with torch.device(like.device):
+                        adapter = Adapter(
+                            base.config.hidden_size,
+                            config.size,
+                            activation=config.activation,
+                            init_std=config.init_std,
+                            gate=config.gate,
+                            norm=config.norm,
+                            hidden_layers=config.hidden_layers,
+                        )
+                    here[name] = adapter.to(like.dtype)
                     self._hook(modules[index], site, here[name], config.insertion == "parallel")
             self.layer[str(index)] = here
         self.config = config
@@ -174,7 +174,7 @@ class Attachment(nn.Module):
         return {name: group for name, group in groups.items() if group}
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        """What trains, by group: "adapters", "layer_norms", and "head" and "base" where there is one."""
+        """What trains: "adapters", "layer_norms", and "head" and "base" where there is one."""
         return {name: list(group.values()) for name, group in self.named_groups().items()}
 
     def detach(self) -> None:

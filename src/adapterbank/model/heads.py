@@ -30,15 +30,13 @@ class Head(nn.Module):
         labels: int = 1,
         *,
         dropout: float = HEAD_DROPOUT,
-        device: torch.device | None = None,
-        dtype: torch.dtype | None = None,
     ) -> None:
         """`labels` is the number of classes; a regression head has 1 output, a span head 2."""
         super().__init__()
         outputs = head_outputs(kind, labels)
         self.kind = kind
         self.dropout = nn.Dropout(dropout)
-        self.linear = nn.Linear(width, outputs, device=device, dtype=dtype)
+        self.linear = nn.Linear(width, outputs)
         cut_normal_(self.linear.weight, HEAD_STD)
         nn.init.zeros_(self.linear.bias)
 

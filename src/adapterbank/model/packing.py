@@ -99,7 +99,9 @@ class Bounds:
         places = torch.cat([group.tokens for group in self.groups])
         real = torch.cat(
             [
-                group.real.flatten() if group.real is not None else torch.ones_like(group.tokens).bool()
+                group.real.flatten()
+                if group.real is not None
+                else torch.ones_like(group.tokens).bool()
                 for group in self.groups
             ]
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,8 @@ from adapterbank.model.packing import Batch, Bounds, packed_attention
 
 
 class TaskModel(nn.Module):
-    """texts → logits. The encoder is lent: `release()` gives it back as it was."""
+    """Token ids → logits. The encoder is lent: `release()`, or the end of a `with` block on the
+    model, gives it back as it was."""
 
     def __init__(
         self, encoder: Encoder, kind: Kind, labels: int = 1, method: Method | None = None
@@ -29,7 +31,7 @@ class TaskModel(nn.Module):
             self.base, method or Method(), with_pooler=self.pooling == "pooler"
         )
         like = next(self.base.parameters())
-        self.head = Head(kind, encoder.width, labels, device=like.device, dtype=like.dtype)
+        self.head = Head(kind, encoder.width, labels).to(like.device, like.dtype)
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits: [rows, outputs], or [tokens, 2] of a span head."""
@@ -96,6 +98,12 @@ class TaskModel(nn.Module):
     def release(self) -> None:
         """Take everything off the base again."""
         self.attachment.detach()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
 
 def _end_to_end(rows: Sequence[Sequence[int]]) -> Tensor:

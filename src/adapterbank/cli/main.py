@@ -1,0 +1,68 @@
+"""The command line: one file a verb, errors in one line, heavy imports inside the verbs."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from adapterbank.cli import demo, doctor, params
+from adapterbank.errors import AdapterBankError
+
+app = typer.Typer(
+    name="adapterbank",
+    help="One frozen text encoder, a bank of tasks: adapters as in Houlsby et al. (2019).",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo")(demo.demo)
+app.command("doctor")(doctor.doctor)
+app.command("params")(params.params)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from adapterbank import __version__
+
+        print(f"adapterbank {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and leave."
+    ),
+) -> None:
+    """One frozen text encoder, a bank of tasks: adapters as in Houlsby et al. (2019)."""
+    del version
+
+
+def main() -> None:
+    """Run a verb. Exit 0 when done, 1 on an error a person can put right, 2 on wrong usage."""
+    try:
+        app()
+    except AdapterBankError as error:
+        _fail(error.message, error.hint, error)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output went away: `adapterbank … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        _fail(
+            f"unexpected {type(error).__name__}: {error}",
+            "Set ADAPTERBANK_DEBUG=1 to see where, and please report it.",
+            error,
+        )
+
+
+def _fail(message: str, hint: str, error: Exception) -> None:
+    if os.environ.get("ADAPTERBANK_DEBUG") == "1":
+        raise error
+    print(f"error: {message} {hint}".rstrip(), file=sys.stderr)
+    sys.exit(1)

@@ -1,0 +1,27 @@
+"""What verbs print: one JSON document on stdout, or tables for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+JSON_HELP = "One JSON document on stdout, everything for people on stderr."
+
+
+def print_json(document: Any) -> None:
+    """The one document of a `--json` run."""
+    print(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A small table; the first column is text, the others are figures."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)

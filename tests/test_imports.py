@@ -1,0 +1,89 @@
+"""Imports point one way, and the light parts stay light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import adapterbank
+
+ROOT = Path(adapterbank.__file__).parent
+# A room may import itself, `errors`, and these.
+ALLOWED = {
+    "errors": set(),
+    "model": set(),
+    "tasks": set(),
+    "training": {"model", "tasks"},
+    "cli": {"model", "tasks", "training"},
+}
+MODULES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)
+
+
+def imported_rooms(path: Path) -> set[str]:
+    rooms = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        names = []
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names = [node.module or ""]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        rooms |= {n.split(".")[1] for n in names if n.startswith("adapterbank.")}
+    return rooms
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_rooms_import_only_what_they_may(path: Path) -> None:
+    room = path.relative_to(ROOT).parts[0]
+    assert imported_rooms(path) <= ALLOWED[room] | {room, "errors"}
+
+
+def test_nothing_unpickles_or_runs_remote_code() -> None:
+    unsafe = (
+        "import pickle",
+        "pickle.load",
+        "torch.load",
+        "joblib",
+        "yaml.load",
+        "trust_remote_code=True",
+    )
+    for path in ROOT.rglob("*.py"):
+        source = path.read_text("utf-8")
+        assert not [word for word in unsafe if word in source], path
+
+
+@pytest.mark.parametrize("statement", ["import adapterbank", "import adapterbank.cli.main"])
+def test_heavy_packages_are_imported_late(statement: str) -> None:
+    heavy = ("torch", "transformers", "numpy")
+    code = f"{statement}; import sys; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_public_names() -> None:
+    expected = [
+        "AdapterBankError",
+        "AdapterConfig",
+        "Attachment",
+        "Encoder",
+        "Method",
+        "apply_method",
+        "attach",
+        "load_encoder",
+    ]
+    assert sorted(adapterbank.__all__) == expected
+    for name in expected:
+        assert getattr(adapterbank, name).__name__ == name
+    assert set(expected) < set(dir(adapterbank))
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = adapterbank.no_such_name
+
+
+def test_every_module_says_what_it_owns() -> None:
+    for path in MODULES:
+        tree = ast.parse(path.read_text("utf-8"))
+        assert ast.get_docstring(tree) or not tree.body, path
