@@ -10,10 +10,11 @@ from torch import nn
 
 from adapterbank.errors import PackingError
 from adapterbank.model.adapter import AdapterConfig
+from adapterbank.model.attention import Bounds, PackedAttention
 from adapterbank.model.encoder import Encoder
 from adapterbank.model.heads import mean_pool
 from adapterbank.model.methods import Method
-from adapterbank.model.packing import NAME, Bounds, packed_attention
+from adapterbank.model.packing import NAME, packed_attention
 from adapterbank.model.sites import SITES
 from adapterbank.model.task_model import TaskModel
 from tiny import ARCHITECTURES, rows, tiny
@@ -104,13 +105,26 @@ def test_modernberts_window_is_passed() -> None:
 @given(lengths=st.lists(st.integers(1, 200), min_size=1, max_size=40))
 def test_bounds_hold_every_token_once(lengths: list[int]) -> None:
     bounds = Bounds(lengths)
-    places = torch.cat([group.tokens for group in bounds.groups])
-    assert torch.equal(places[bounds.back], torch.arange(sum(lengths)))
+    laid = torch.cat([group.tokens.flatten() for group in bounds.groups])
+    assert torch.equal(laid[bounds.back(1)], torch.arange(sum(lengths)))
     held = sum(
         int(group.real.sum()) if group.real is not None else group.tokens.numel()
         for group in bounds.groups
     )
     assert held == sum(lengths)
+
+
+@pytest.mark.parametrize("window", [None, 3])
+def test_the_written_out_backward_pass_is_the_gradient(window: int | None) -> None:
+    bounds = Bounds([5, 40, 1, 33, 7])
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(86, 2, 3, dtype=torch.float64, requires_grad=True) for _ in range(3))
+
+    def function(q, k, v):
+        torch.manual_seed(1)  # the same dropout in every call
+        return PackedAttention.apply(q, k, v, bounds, 0.7, 0.2, window)
+
+    assert torch.autograd.gradcheck(function, (q, k, v), fast_mode=True)
 
 
 def test_attention_without_bounds_raises() -> None:

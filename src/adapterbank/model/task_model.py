@@ -9,10 +9,11 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from adapterbank.model.attention import Bounds
 from adapterbank.model.encoder import Encoder
 from adapterbank.model.heads import Head, Kind, mean_pool, starts_of
 from adapterbank.model.methods import Method, apply_method
-from adapterbank.model.packing import Batch, Bounds, packed_attention
+from adapterbank.model.packing import Batch, packed_attention
 
 
 class TaskModel(nn.Module):
