@@ -12,11 +12,13 @@ from adapterbank.model.dropout import cheap_dropout
 from adapterbank.model.encoder import load_encoder
 from adapterbank.model.packing import Batch
 from adapterbank.model.task_model import TaskModel
+from adapterbank.training.optimizer import make_optimizer
+from adapterbank.training.recipe import Recipe
 
 torch.manual_seed(0)
 model = TaskModel(load_encoder("minilm"), "classification", labels=2).train()
 parameters = [p for group in model.groups().values() for p in group]
-optimizer = torch.optim.AdamW(parameters, lr=1e-4)
+optimizer = make_optimizer(parameters, Recipe(learning_rate=1e-4))
 
 
 def prepare(kind: str, rows: list[list[int]]) -> Any:

@@ -85,15 +85,15 @@ class Attachment(nn.Module):
         swapped = {f"{prefix}.{name}".lstrip(".") for name in self._trained} | {
             name for name, parameter in model.named_parameters() if id(parameter) not in of_base
         }
+        unknown = swapped - {name for name, _ in model.named_parameters(remove_duplicate=False)}
+        if unknown:
+            raise AttachError(f"The model has no parameter {min(unknown)!r}.")
         model.requires_grad_(False)
         self._swap_in_clones(model, swapped)
         base.add_module(CONTAINER, self)
 
     def _swap_in_clones(self, model: nn.Module, names: set[str]) -> None:
         everywhere = dict(model.named_parameters(remove_duplicate=False))
-        unknown = names - everywhere.keys()
-        if unknown:
-            raise AttachError(f"The model has no parameter {min(unknown)!r}.")
         wanted = {id(everywhere[name]) for name in names}
         clones: dict[int, nn.Parameter] = {}
         for name, original in everywhere.items():  # a tied parameter has several names

@@ -62,8 +62,8 @@ class Bounds:
 
     # A group may hold rows down to this share of its longest: attention is a few per cent of the
     # work at ordinary lengths, and each further group costs a round of small operations.
-    SPREAD = 0.6
-    SHORT = 32  # below this length even a strongly padded attention is cheap
+    SPREAD = 0.65
+    SHORT = 16  # below this length even a strongly padded attention is cheap
 
     def __init__(self, lengths: Sequence[int], device: torch.device | None = None) -> None:
         self.lengths = list(lengths)
@@ -138,7 +138,7 @@ class PackedAttention(torch.autograd.Function):
         return _scatter(parts, bounds, heads)
 
     @staticmethod
-    @once_differentiable  # type: ignore[misc]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         bounds, scale, saved = ctx.bounds, ctx.scale, ctx.saved_tensors
         heads = gradient.shape[1]

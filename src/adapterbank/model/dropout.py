@@ -38,8 +38,10 @@ def keep_mask(shape: torch.Size, p: float, dtype: torch.dtype = torch.float32) -
     seed = int(torch.randint(1 << 62, ()))
     count = shape.numel()
     words = np.random.SFC64(seed).random_raw(-(-count // 4))  # four numbers a word
-    levels = torch.from_numpy(words.view(np.int16)[:count]).view(shape)
-    return (levels < kept - LEVELS // 2).to(dtype).mul_(LEVELS / kept)
+    # numpy compares small integers several times faster than torch does.
+    chosen = words.view(np.int16)[:count] < kept - LEVELS // 2
+    mask = torch.from_numpy(chosen.astype(np.float32)).view(shape).to(dtype)
+    return mask.mul_(LEVELS / kept)
 
 
 @contextmanager

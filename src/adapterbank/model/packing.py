@@ -72,7 +72,9 @@ def attention(
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))  # [tokens, heads, width]
     rate = dropout if module.training else 0.0
-    out: Tensor = PackedAttention.apply(q, k, v, bounds, scale, rate, sliding_window)
+    out: Tensor = PackedAttention.apply(  # type: ignore[no-untyped-call]
+        q, k, v, bounds, scale, rate, sliding_window
+    )
     return out.unsqueeze(0), None
 
 

@@ -21,6 +21,7 @@ def make_optimizer(parameters: Iterable[nn.Parameter], recipe: Recipe) -> AdamW:
         ],
         lr=recipe.learning_rate,
         eps=1e-6,
+        fused=True,  # one pass over each tensor in place of a dozen small operations
     )
 
 
