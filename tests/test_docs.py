@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import CONFIGS, roughened
 from transformers import AutoModelForSequenceClassification
 from typer.testing import CliRunner
 
@@ -18,6 +17,7 @@ from adapterbank.cli.main import app
 from adapterbank.errors import AdapterBankError
 from adapterbank.model.adapter import AdapterConfig
 from adapterbank.model.sites import SITES
+from tiny import CONFIGS, roughened
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
