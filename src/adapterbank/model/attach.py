@@ -112,17 +112,17 @@ class Attachment(nn.Module):
             here = nn.ModuleDict()
             for name, site in (("attention", sites.attention), ("output", sites.output)):
                 if config.where in ("both", name):
-                    with torch.device(like.device):
-                        adapter = Adapter(
-                            base.config.hidden_size,
-                            config.size,
-                            activation=config.activation,
-                            init_std=config.init_std,
-                            gate=config.gate,
-                            norm=config.norm,
-                            hidden_layers=config.hidden_layers,
-                        )
-                    here[name] = adapter.to(like.dtype)
+                    adapter = Adapter(
+                        base.config.hidden_size,
+                        config.size,
+                        activation=config.activation,
+                        init_std=config.init_std,
+                        gate=config.gate,
+                        norm=config.norm,
+                        hidden_layers=config.hidden_layers,
+                    )
+                    # Drawn on the CPU and moved: a seed gives the same start on every device.
+                    here[name] = adapter.to(like.device, like.dtype)
                     self._hook(modules[index], site, here[name], config.insertion == "parallel")
             self.layer[str(index)] = here
         self.config = config

@@ -76,7 +76,8 @@ def count(
         model = AutoModel.from_config(config)
     base = total(model.parameters())
     embeddings = total(model.get_submodule(sites_of(config).embeddings).parameters())
-    groups = apply_method(model, method, with_pooler=with_pooler).parameter_groups()
+    with torch.device("meta"):
+        groups = apply_method(model, method, with_pooler=with_pooler).parameter_groups()
     width = int(config.hidden_size)
     return Count(
         adapters=total(groups.get("adapters", [])),
