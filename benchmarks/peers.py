@@ -43,12 +43,12 @@ class Worker:
             text=True,
         )
 
-    def run(self, batches: list[list[int]], kind: str = "") -> list[float]:
+    def run(self, batches: list[list[int]]) -> list[float]:
         """Seconds of each batch."""
         pipe_in, pipe_out = self.process.stdin, self.process.stdout
         assert pipe_in is not None
         assert pipe_out is not None
-        print(json.dumps({"kind": kind, "batches": batches}), file=pipe_in, flush=True)
+        print(json.dumps(batches), file=pipe_in, flush=True)
         answer = pipe_out.readline()
         if not answer:
             raise RuntimeError(f"the worker ended: {self.process.args!r}")

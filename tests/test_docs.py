@@ -88,5 +88,5 @@ def test_the_error_tree_in_the_docstring_is_the_tree() -> None:
     assert drawn == found
 
 
-def test_the_changelog_and_the_version_agree() -> None:
+def test_package_and_project_have_one_version() -> None:
     assert f'version = "{adapterbank.__version__}"' in (ROOT / "pyproject.toml").read_text()

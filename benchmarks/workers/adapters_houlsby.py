@@ -22,9 +22,8 @@ parameters = [p for p in model.parameters() if p.requires_grad]
 optimizer = torch.optim.AdamW(parameters, lr=1e-4)
 
 
-def prepare(kind: str, rows: list[list[int]]) -> Any:
+def prepare(rows: list[list[int]]) -> Any:
     """A batch padded to its longest row."""
-    del kind
     longest = max(len(row) for row in rows)
     ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
     return {
@@ -35,9 +34,8 @@ def prepare(kind: str, rows: list[list[int]]) -> Any:
     }
 
 
-def step(kind: str, batch: dict[str, torch.Tensor]) -> None:
+def step(batch: dict[str, torch.Tensor]) -> None:
     """Forward, backward, clip, update."""
-    del kind
     model(**batch).loss.backward()
     torch.nn.utils.clip_grad_norm_(parameters, 1.0)
     optimizer.step()

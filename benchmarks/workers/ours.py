@@ -21,16 +21,14 @@ parameters = [p for group in model.groups().values() for p in group]
 optimizer = make_optimizer(parameters, Recipe(learning_rate=1e-4))
 
 
-def prepare(kind: str, rows: list[list[int]]) -> Any:
+def prepare(rows: list[list[int]]) -> Any:
     """A packed batch and its targets."""
-    del kind
     batch = model.collate(rows, [[0] * len(row) for row in rows])
     return batch, torch.arange(len(rows)) % 2
 
 
-def step(kind: str, prepared: tuple[Batch, torch.Tensor]) -> None:
+def step(prepared: tuple[Batch, torch.Tensor]) -> None:
     """Forward, backward, clip, update."""
-    del kind
     batch, targets = prepared
     model.head.loss(model(batch), targets, batch.lengths).backward()
     torch.nn.utils.clip_grad_norm_(parameters, 1.0)

@@ -1,7 +1,7 @@
 """How a benchmark talks to a worker in another environment: JSON lines over pipes.
 
 A worker imports this file and nothing else of ours, so it runs beside any set of packages. A
-request is `{"kind": ..., "batches": [[length, ...], ...]}`; the answer is each batch's seconds.
+request is `[[length, ...], ...]`, a list a batch; the answer is each batch's seconds.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ def token_rows(lengths: list[int], seed: int) -> list[list[int]]:
     return [[draw.randrange(*VOCABULARY) for _ in range(length)] for length in lengths]
 
 
-def serve(prepare: Callable[[str, list[list[int]]], Any], step: Callable[[str, Any], None]) -> None:
+def serve(prepare: Callable[[list[list[int]]], Any], step: Callable[[Any], None]) -> None:
     """Answer requests until the pipe closes. `prepare` makes a batch and is not timed."""
     answers, sys.stdout = sys.stdout, sys.stderr  # libraries print; the answers stay clean
     ready: dict[str, Any] = {}
     for line in sys.stdin:
-        request = json.loads(line)
         seconds = []
-        for number, lengths in enumerate(request["batches"]):
-            key = json.dumps([request["kind"], lengths])
+        for number, lengths in enumerate(json.loads(line)):
+            key = json.dumps(lengths)
             if key not in ready:
-                ready[key] = prepare(request["kind"], token_rows(lengths, seed=number))
+                ready[key] = prepare(token_rows(lengths, seed=number))
             began = time.perf_counter()
-            step(request["kind"], ready[key])
+            step(ready[key])
             seconds.append(time.perf_counter() - began)
         print(json.dumps(seconds), file=answers, flush=True)

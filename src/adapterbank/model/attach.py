@@ -31,8 +31,7 @@ def attach(model: nn.Module, config: AdapterConfig | None = None) -> Attachment:
     base = base_model(model)
     sites = sites_of(base.config)
     adapted = adapted_layers(config, len(sites.layer_paths(base)))
-    trained = norm_names(base, sites, adapted[0]) if config.train_layer_norms else set()
-    attachment = Attachment(model, trained)
+    attachment = Attachment(model, norms_beside(base, sites, config))
     attachment.add_adapters(config, adapted)
     return attachment
 
@@ -45,6 +44,13 @@ def adapted_layers(config: AdapterConfig, count: int) -> tuple[int, ...]:
             f"layers names layer {layers[-1]}, and this encoder has {count}: 0 to {count - 1}."
         )
     return layers
+
+
+def norms_beside(base: nn.Module, sites: Sites, config: AdapterConfig) -> set[str]:
+    """The LayerNorm parameters that train beside these adapters: none below the lowest of them."""
+    if not config.train_layer_norms:
+        return set()
+    return norm_names(base, sites, config.layers[0] if config.layers else 0)
 
 
 def norm_names(base: nn.Module, sites: Sites, lowest: int) -> set[str]:

@@ -26,7 +26,7 @@ class Group:
     """The token at each of the n × L places: [n, L]. Places past a row's end point at token 0."""
     real: Tensor | None
     """Which places hold a token of their row: [n, L]; None if all do."""
-    _masks: dict[tuple[int | None, int], Tensor] = field(default_factory=dict)
+    _masks: dict[tuple[int | None, int, torch.dtype], Tensor] = field(default_factory=dict)
     _places: dict[int, Tensor] = field(default_factory=dict)
 
     def places(self, heads: int) -> Tensor:
@@ -38,7 +38,7 @@ class Group:
 
     def mask(self, window: int | None, heads: int, dtype: torch.dtype) -> Tensor:
         """Added to the scores, 0 or -inf: [1 or n · heads, 1 or L, 1 or L]."""
-        key = (window, heads)
+        key = (window, heads, dtype)
         if key not in self._masks:
             longest = self.tokens.shape[1]
             allowed = torch.ones(1, 1, 1, dtype=torch.bool, device=self.tokens.device)
@@ -65,12 +65,12 @@ class Bounds:
     SPREAD = 0.65
     SHORT = 16  # below this length even a strongly padded attention is cheap
 
-    def __init__(self, lengths: Sequence[int], device: torch.device | None = None) -> None:
+    def __init__(self, lengths: Sequence[int]) -> None:
         self.lengths = list(lengths)
         self.tokens = sum(self.lengths)
         ends = torch.tensor(self.lengths).cumsum(0)
         starts = ends - torch.tensor(self.lengths)
-        self.groups = [self._group(rows, starts, device) for rows in self._similar_rows()]
+        self.groups = [self._group(rows, starts) for rows in self._similar_rows()]
         self._back: dict[int, Tensor] = {}
 
     def back(self, heads: int) -> Tensor:
@@ -94,12 +94,12 @@ class Bounds:
             group.append(row)
         yield group
 
-    def _group(self, rows: list[int], starts: Tensor, device: torch.device | None) -> Group:
+    def _group(self, rows: list[int], starts: Tensor) -> Group:
         lengths = torch.tensor([self.lengths[row] for row in rows])
         places = torch.arange(int(lengths.max()))
         real = places < lengths[:, None]  # [n, L]
         tokens = torch.where(real, starts[rows][:, None] + places, 0)
-        return Group(tokens.to(device), None if bool(real.all()) else real.to(device))
+        return Group(tokens, None if bool(real.all()) else real)
 
 
 def _kept(group: Group, heads: int) -> Tensor:

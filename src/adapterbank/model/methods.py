@@ -18,7 +18,7 @@ from torch import nn
 
 from adapterbank.errors import ConfigError
 from adapterbank.model.adapter import AdapterConfig, check_choice, check_count
-from adapterbank.model.attach import Attachment, attach, norm_names
+from adapterbank.model.attach import Attachment, attach, norm_names, norms_beside
 from adapterbank.model.sites import Sites, base_model, sites_of
 
 MethodName = Literal["adapters", "full", "top-k", "layer-norm", "head"]
@@ -68,9 +68,7 @@ def trained_names(model: nn.Module, method: Method, *, with_pooler: bool = True)
         case "layer-norm":
             return norm_names(base, sites, 0)
         case "adapters":
-            config = method.adapter
-            lowest = config.layers[0] if config.layers else 0
-            return norm_names(base, sites, lowest) if config.train_layer_norms else set()
+            return norms_beside(base, sites, method.adapter)
         case "head":
             return set()
 

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
@@ -35,14 +34,6 @@ class Batch:
     """Real tokens of each row: [rows]."""
     bounds: Bounds | None
     """Where rows begin and end, for packed attention; None for a padded batch."""
-
-    def to(self, device: torch.device) -> Batch:
-        """The same batch on another device."""
-        return Batch(
-            {name: tensor.to(device) for name, tensor in self.inputs.items()},
-            self.lengths.to(device),
-            Bounds(self.bounds.lengths, device) if self.bounds else None,
-        )
 
 
 def attention(
