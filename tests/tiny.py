@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from pathlib import Path
 
 import torch
@@ -77,7 +78,8 @@ ARCHITECTURES = sorted(CONFIGS)
 def tiny(name: str, dtype: torch.dtype = torch.float32, seed: int = 0) -> PreTrainedModel:
     """A tiny encoder with random weights, the LayerNorms' and biases' ones too."""
     torch.manual_seed(seed)
-    model: PreTrainedModel = AutoModel.from_config(CONFIGS[name])
+    config = deepcopy(CONFIGS[name])  # the library writes into it: the dtype, for one
+    model: PreTrainedModel = AutoModel.from_config(config)
     return roughened(model).to(dtype).eval()
 
 

@@ -8,7 +8,11 @@
     │   └── UnsupportedBase      an architecture without a row in `model/sites.py`
     ├── AttachError            attaching twice, detaching what is not attached
     ├── PackingError           a packed batch that lost its bounds, or a base that cannot pack
-    └── DataError              labelled text that cannot be read
+    ├── PackageError           a package that is missing, damaged, or not of this base
+    ├── DataError              labelled text that cannot be read
+    ├── TrainingDiverged       a loss that is no number any more
+    ├── CheckpointError        the state of a run that cannot be written or read
+    └── ComputeError           trials or jobs that failed where they ran
 
 Each carries `hint`: what to do next. The command line prints both and exits with 1.
 """
@@ -56,5 +60,21 @@ class PackingError(AdapterBankError):
     """A packed batch without its bounds, or a base that cannot take packed batches."""
 
 
+class PackageError(AdapterBankError):
+    """A package that is missing, damaged, or not of this base."""
+
+
 class DataError(AdapterBankError):
     """Labelled text that cannot be read."""
+
+
+class TrainingDiverged(AdapterBankError):
+    """A loss that is no number any more."""
+
+
+class CheckpointError(AdapterBankError):
+    """The state of a run that cannot be written or read."""
+
+
+class ComputeError(AdapterBankError):
+    """Trials or jobs that failed where they ran."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from adapterbank.model.methods import Method
     from adapterbank.tasks.task import Task
 
+EPOCHS = 10
 TRIES = ["I wonder which city hosts the oldest film festival", "what made the soufflé collapse?"]
 
 
@@ -57,72 +57,30 @@ def demo(
 
 
 def run(encoder: Encoder, task: Task, method: Method, seed: int) -> dict[str, Any]:
-    """Train one method and score it on test."""
-    import torch
+    """Learn with one method and score it on test."""
+    from adapterbank.cli.progress import follow
+    from adapterbank.learn import Order, learn
+    from adapterbank.serving.predictor import Predictor
+    from adapterbank.store.package import Package
+    from adapterbank.tasks.task import Example
 
-    from adapterbank.model.count import total
-    from adapterbank.tasks.batches import encode
-    from adapterbank.training.evaluate import accuracy
-    from adapterbank.training.loop import seeded_model, train
-    from adapterbank.training.recipe import LEARNING_RATES, Recipe
-
-    recipe = Recipe(LEARNING_RATES[method.name], seed=seed)
-    model = seeded_model(encoder, task, method, recipe)
-    began = time.perf_counter()
-    dev = _follow(str(method), train(model, encoder, task, recipe))
-    seconds = time.perf_counter() - began
-    rows = encode(encoder.tokenizer, task.test, recipe.max_length)
-    test = accuracy(model, rows, torch.tensor(task.label_ids(task.test)))
-    groups = model.groups()
-    tries = _predictions(encoder, task, model) if method.name == "adapters" else {}
-    model.release()
-    trained = total(parameter for group in groups.values() for parameter in group)
+    order = Order(method, settings={"seed": seed, "epochs": EPOCHS}, baselines=False)
+    learnt = follow(learn(encoder, task, order), task.metric, str(method), quiet=True)
+    manifest = learnt.manifest
+    tries = {}
+    if method.name == "adapters":
+        with Predictor(encoder, Package(manifest, learnt.tensors)) as predictor:
+            answers = predictor.predict([Example(text) for text in TRIES])
+        tries = {text: answer.label for text, answer in zip(TRIES, answers, strict=True)}
     return {
         "method": str(method),
-        "dev": {"accuracy": dev},
-        "test": {"accuracy": test},
-        "trained_parameters": trained,
-        "percent_of_base": 100 * trained / total(encoder.model.parameters()),
-        "seconds": seconds,
+        "dev": manifest.dev,
+        "test": manifest.test,
+        "trained_parameters": manifest.parameters.trained,
+        "percent_of_base": manifest.parameters.percent_of_base,
+        "seconds": learnt.seconds,
         "predictions": tries,
     }
-
-
-def _follow(title: str, events: Any) -> float:
-    """Draw the events as a progress bar and return the best dev score."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from adapterbank.training.loop import Epoch
-
-    best = 0.0
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description:<14}"), BarColumn(), TextColumn("{task.fields[note]}"))
-    with Progress(
-        *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
-    ) as bar:
-        line = bar.add_task(title, total=None, note="")
-        for event in events:
-            if isinstance(event, Epoch):
-                best = max(best, event.dev_accuracy)
-            else:
-                note = (
-                    f"loss {event.loss:.2f}  dev {best:.3f}  {event.examples_per_second:.0f} ex/s"
-                )
-                bar.update(line, total=event.steps, completed=event.step, note=note)
-    if not console.is_terminal:
-        console.print(f"{title}: best dev accuracy {best:.3f}")
-    return best
-
-
-def _predictions(encoder: Encoder, task: Task, model: Any) -> dict[str, str]:
-    from adapterbank.tasks.batches import encode
-    from adapterbank.tasks.task import Example
-    from adapterbank.training.evaluate import logits_of
-
-    rows = encode(encoder.tokenizer, [Example(text, "") for text in TRIES], encoder.max_length)
-    best = logits_of(model, rows).argmax(-1).tolist()
-    return {text: task.labels[i] for text, i in zip(TRIES, best, strict=True)}
 
 
 def _fingerprint_now(encoder: Encoder) -> str:

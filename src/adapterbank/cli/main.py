@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from adapterbank.cli import demo, doctor, params
+from adapterbank.cli import demo, doctor, evaluate, params, predict, sweep, train
 from adapterbank.errors import AdapterBankError
 
 app = typer.Typer(
@@ -21,6 +21,10 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
+app.command("train")(train.train)
+app.command("sweep")(sweep.sweep)
+app.command("predict")(predict.predict)
+app.command("evaluate")(evaluate.evaluate)
 app.command("params")(params.params)
 
 

@@ -19,9 +19,11 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", header_style="bold")
+    table = Table(header_style="bold")
     for i, column in enumerate(columns):
         table.add_column(column, justify="left" if i == 0 else "right")
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    console = Console()
+    console.print(title, style="bold", markup=False, soft_wrap=True)
+    console.print(table)

@@ -104,6 +104,10 @@ def cut_normal_(weight: Tensor, std: float) -> None:
 class TokenBatchNorm(nn.BatchNorm1d):
     """Batch normalisation over all tokens of a batch, whatever the dimensions in front."""
 
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        self.num_batches_tracked = None  # only read when the momentum is None
+
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.flatten(0, -2)).view_as(x)
 
@@ -130,7 +134,7 @@ class Adapter(nn.Module):
         hidden_layers: int = 1,
     ) -> None:
         super().__init__()
-        self.norm = make_norm(norm, width)
+        self.inner_norm = make_norm(norm, width)
         self.down = nn.Linear(width, size)
         self.inner = nn.ModuleList(nn.Linear(size, size) for _ in range(hidden_layers - 1))
         self.up = nn.Linear(size, width)
@@ -155,8 +159,8 @@ class Adapter(nn.Module):
     def bottleneck(self, x: Tensor) -> Tensor:
         """δ(x) = W2·f(W1·x + b1) + b2: [..., d] → [..., m] → [..., d]."""
         f = ACTIVATIONS[self.activation]
-        if self.norm is not None:
-            x = self.norm(x)
+        if self.inner_norm is not None:
+            x = self.inner_norm(x)
         x = f(self.down(x))
         for linear in self.inner:
             x = f(linear(x))

@@ -27,7 +27,7 @@ from transformers import (
 from transformers.utils import logging
 from transformers.utils.hub import cached_file
 
-from adapterbank.errors import BaseDamaged, BaseNotFound, UnsupportedBase
+from adapterbank.errors import BaseDamaged, BaseNotFound, ConfigError, UnsupportedBase
 from adapterbank.model.adapter import check_choice
 from adapterbank.model.sites import Sites, sites_of
 from adapterbank.model.wheel import MINILM, minilm_folder
@@ -76,6 +76,11 @@ class Encoder:
         return int(self.model.config.hidden_size)
 
     @property
+    def layers(self) -> int:
+        """How many layers it stores (ALBERT uses them several times over)."""
+        return len(self.sites.layer_paths(self.model))
+
+    @property
     def max_length(self) -> int:
         """The longest text in tokens."""
         config = self.model.config
@@ -96,7 +101,11 @@ def load_encoder(
     pooling: Pooling | None = None,
     device: str | torch.device = "cpu",
 ) -> Encoder:
-    """Load a base by name, frozen and in evaluation mode, in single precision."""
+    """Load a base by name, frozen and in evaluation mode, in single precision.
+
+    The device "auto" is a GPU where there is one.
+    """
+    device = find_device(device)
     if pooling is not None:
         check_choice("pooling", pooling, get_args(Pooling))
     place = locate(name)
@@ -126,6 +135,20 @@ def load_encoder(
         )
     model.requires_grad_(False).eval().to(device)
     return Encoder(name, model, tokenizer, pooling, stored)
+
+
+def find_device(device: str | torch.device) -> torch.device:
+    """A device of this machine by name."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(
+            f"The device {str(device)!r} is not to be had on this machine.", "Choose auto or cpu."
+        ) from error
+    return found
 
 
 def locate(name: str) -> str:

@@ -35,6 +35,7 @@ class Head(nn.Module):
         super().__init__()
         outputs = head_outputs(kind, labels)
         self.kind = kind
+        self.shift, self.scale = 0.0, 1.0  # of a regression head in training: see `rescale`
         self.dropout = nn.Dropout(dropout)
         self.linear = nn.Linear(width, outputs)
         cut_normal_(self.linear.weight, HEAD_STD)
@@ -43,7 +44,19 @@ class Head(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """[rows or tokens, d] → [rows or tokens, outputs]."""
         out: Tensor = self.linear(self.dropout(features))
-        return out
+        return out if self.scale == 1.0 and self.shift == 0.0 else out * self.scale + self.shift
+
+    def rescale(self, shift: float, scale: float) -> None:
+        """Let a regression head's linear layer work in units of its targets' mean and deviation,
+        so that its learning rate doesn't depend on whether they are stars or euros."""
+        self.shift, self.scale = shift, scale
+
+    @torch.no_grad()
+    def fold(self) -> None:
+        """Move the scale into the linear layer: the same outputs, two tensors that say it all."""
+        self.linear.weight.mul_(self.scale)
+        self.linear.bias.mul_(self.scale).add_(self.shift)
+        self.shift, self.scale = 0.0, 1.0
 
     def loss(self, logits: Tensor, targets: Tensor, lengths: Tensor) -> Tensor:
         """Mean loss over the rows of a batch.
@@ -57,7 +70,8 @@ class Head(nn.Module):
             case "multi-label":
                 return F.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype))
             case "regression":
-                return F.mse_loss(logits.squeeze(-1), targets.to(logits.dtype))
+                off = (logits.squeeze(-1) - targets.to(logits.dtype)) / self.scale
+                return off.square().mean()
             case "span":
                 return _span_loss(logits, targets, lengths)
 

@@ -43,6 +43,19 @@ class Method:
         return self.name + detail.get(self.name, "")
 
 
+def make_method(
+    name: MethodName, *, layers: int, size: int = 64, top_k: int = 1, first_layer: int = 0
+) -> Method:
+    """A method from plain settings, for a base of so many layers.
+
+    `first_layer` is the lowest layer with adapters.
+    """
+    if not 0 <= first_layer < layers:
+        raise ConfigError(f"first_layer is {first_layer}; this base has layers 0 to {layers - 1}.")
+    adapted = tuple(range(first_layer, layers)) if first_layer else None
+    return Method(name, AdapterConfig(size=size, layers=adapted), top_k)
+
+
 def apply_method(model: nn.Module, method: Method, *, with_pooler: bool = True) -> Attachment:
     """Make `method`'s parameters of the model trainable and freeze the rest.
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
@@ -34,6 +35,11 @@ class Batch:
     """Real tokens of each row: [rows]."""
     bounds: Bounds | None
     """Where rows begin and end, for packed attention; None for a padded batch."""
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on a device."""
+        inputs = {name: tensor.to(device) for name, tensor in self.inputs.items()}
+        return Batch(inputs, self.lengths.to(device), self.bounds)
 
 
 def attention(

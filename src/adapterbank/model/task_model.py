@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from typing import Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from adapterbank.errors import AttachError, UnsupportedBase
 from adapterbank.model.attention import Bounds
 from adapterbank.model.encoder import Encoder
 from adapterbank.model.heads import Head, Kind, mean_pool, starts_of
 from adapterbank.model.methods import Method, apply_method
 from adapterbank.model.packing import Batch, packed_attention
+
+TOKENS_AT_ONCE = 2048  # of a batch that is only read; larger ones fall out of the cache
+Row = Sequence[int] | NDArray[Any]  # the tokens of one row
 
 
 class TaskModel(nn.Module):
@@ -33,6 +39,11 @@ class TaskModel(nn.Module):
         )
         like = next(self.base.parameters())
         self.head = Head(kind, encoder.width, labels).to(like.device, like.dtype)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are, and batches go."""
+        return self.head.linear.weight.device
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits: [rows, outputs], or [tokens, 2] of a span head."""
@@ -59,8 +70,8 @@ class TaskModel(nn.Module):
 
     def collate(
         self,
-        rows: Sequence[Sequence[int]],
-        types: Sequence[Sequence[int]] | None = None,
+        rows: Sequence[Row],
+        types: Sequence[Row] | None = None,
         *,
         packed: bool | None = None,
     ) -> Batch:
@@ -75,14 +86,14 @@ class TaskModel(nn.Module):
             }
             if types is not None:
                 inputs["token_type_ids"] = _end_to_end(types)
-            return Batch(inputs, torch.tensor(lengths), Bounds(lengths))
+            return Batch(inputs, torch.tensor(lengths), Bounds(lengths)).to(self.device)
         inputs = {
             "input_ids": _padded(rows, self.padding),
             "attention_mask": _padded([[1] * length for length in lengths], 0),
         }
         if types is not None:
             inputs["token_type_ids"] = _padded(types, 0)
-        return Batch(inputs, torch.tensor(lengths), None)
+        return Batch(inputs, torch.tensor(lengths), None).to(self.device)
 
     @contextmanager
     def packing(self) -> Iterator[None]:
@@ -90,11 +101,100 @@ class TaskModel(nn.Module):
         with packed_attention(self.base) if self.sites.packs else nullcontext():
             yield
 
+    @contextmanager
+    def recomputing(self) -> Iterator[None]:
+        """Within this block, layers keep no activations and compute them again for gradients."""
+        if not self.base.supports_gradient_checkpointing:
+            raise UnsupportedBase(
+                f"{type(self.base).__name__} cannot recompute its activations.",
+                "Leave checkpointing out; a larger `accumulate` saves memory too.",
+            )
+        self.base.gradient_checkpointing_enable({"use_reentrant": False})
+        try:
+            yield
+        finally:
+            self.base.gradient_checkpointing_disable()
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """bfloat16 for matrix products on a GPU that has it; single precision elsewhere."""
+        if self.device.type == "cuda" and torch.cuda.is_bf16_supported():
+            return torch.autocast("cuda", torch.bfloat16)
+        return nullcontext()
+
+    def logits(
+        self, rows: Sequence[Row], types: Sequence[Row] | None = None
+    ) -> NDArray[np.float32]:
+        """Logits of any number of rows, in their order, dropout off: [rows, outputs], or
+        [tokens, 2] of a span head, rows laid end to end."""
+        return self._read(rows, types, self.forward, by_token=self.head.kind == "span")
+
+    def features(
+        self, rows: Sequence[Row], types: Sequence[Row] | None = None
+    ) -> NDArray[np.float32]:
+        """What the head would read of any number of rows, in their order: [rows, d]."""
+        return self._read(rows, types, lambda batch: self.pool(self.states(batch), batch.lengths))
+
+    @torch.inference_mode()
+    def _read(
+        self,
+        rows: Sequence[Row],
+        types: Sequence[Row] | None,
+        function: Callable[[Batch], Tensor],
+        *,
+        by_token: bool = False,
+    ) -> NDArray[np.float32]:
+        """Rows run sorted by length in batches of a bounded number of tokens, so memory stays
+        bounded and padding, on a base that pads, small."""
+        self.eval()
+        parts: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(rows)
+        with self.packing():
+            for batch in _batches([len(row) for row in rows]):
+                inputs = self.collate(
+                    [rows[i] for i in batch], None if types is None else [types[i] for i in batch]
+                )
+                with self.autocast():
+                    out = function(inputs).float().cpu()
+                pieces = out.split(inputs.lengths.tolist()) if by_token else out.split(1)
+                for i, piece in zip(batch, pieces, strict=True):
+                    parts[i] = piece.numpy()
+        return np.concatenate(parts) if parts else np.empty((0, 1), np.float32)
+
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """What trains, by group."""
         groups = self.attachment.parameter_groups()
         groups["head"] = list(self.head.parameters())
         return groups
+
+    def trained(self) -> dict[str, nn.Parameter]:
+        """What trains, by neutral name."""
+        groups = [*self.attachment.named_groups().values()]
+        groups.append({f"head.{n}": p for n, p in self.head.linear.named_parameters()})
+        return {name: parameter for group in groups for name, parameter in group.items()}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that makes this task, by neutral name: what trains, and the running
+        statistics of adapters that normalise over batches."""
+        return {
+            name: tensor.detach()
+            for name, tensor in [*self.trained().items(), *self.attachment.named_buffers()]
+        }
+
+    @torch.no_grad()
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over a task's tensors: exactly the names and shapes that `tensors()` has."""
+        mine = self.tensors()
+        wrong = [
+            name
+            for name in sorted({*mine, *tensors})
+            if name not in mine or name not in tensors or mine[name].shape != tensors[name].shape
+        ]
+        if wrong:
+            raise AttachError(
+                f"{len(wrong)} tensors don't fit this model, {wrong[0]!r} among them.",
+                "Give the tensors of the same base, method and labels.",
+            )
+        for name, tensor in mine.items():
+            tensor.copy_(tensors[name])
 
     def release(self) -> None:
         """Take everything off the base again."""
@@ -107,10 +207,26 @@ class TaskModel(nn.Module):
         self.release()
 
 
-def _end_to_end(rows: Sequence[Sequence[int]]) -> Tensor:
-    return torch.tensor([[value for row in rows for value in row]])
+def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Row numbers by length, at most `TOKENS_AT_ONCE` tokens a batch."""
+    batch: list[int] = []
+    tokens = 0
+    for row in sorted(range(len(lengths)), key=lambda row: lengths[row]):
+        if batch and tokens + lengths[row] > TOKENS_AT_ONCE:
+            yield batch
+            batch, tokens = [], 0
+        batch.append(row)
+        tokens += lengths[row]
+    if batch:
+        yield batch
 
 
-def _padded(rows: Sequence[Sequence[int]], filler: int) -> Tensor:
-    longest = max(len(row) for row in rows)
-    return torch.tensor([[*row, *[filler] * (longest - len(row))] for row in rows])
+def _end_to_end(rows: Sequence[Row]) -> Tensor:
+    return torch.from_numpy(np.concatenate([np.asarray(row, np.int64) for row in rows])[None])
+
+
+def _padded(rows: Sequence[Row], filler: int) -> Tensor:
+    padded = np.full((len(rows), max(len(row) for row in rows)), filler)
+    for place, row in zip(padded, rows, strict=True):
+        place[: len(row)] = row
+    return torch.from_numpy(padded)

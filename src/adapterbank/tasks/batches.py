@@ -5,9 +5,18 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from adapterbank.tasks.task import Example
+
+TOKENISED_AT_ONCE = 10_000  # rows; bounds the memory of Python's own lists of numbers
+
+
+Row = Sequence[int] | NDArray[Any]  # the tokens of one row
 
 
 class Tokenizer(Protocol):
@@ -18,32 +27,77 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True)
 class Encoded:
-    """Token ids and token types of some texts, a list a row."""
+    """Token ids and token types of many texts, laid end to end: a few bytes a token."""
 
-    ids: list[list[int]]
-    types: list[list[int]]
+    ids: NDArray[np.int32]
+    types: NDArray[np.uint8]
+    ends: NDArray[np.int64]
+    """Where each row ends."""
+
+    @classmethod
+    def of(cls, ids: Sequence[Row], types: Sequence[Row]) -> Encoded:
+        """From a list or an array a row."""
+        return cls(
+            np.fromiter(chain.from_iterable(ids), np.int32),
+            np.fromiter(chain.from_iterable(types), np.uint8),
+            np.cumsum([len(row) for row in ids], dtype=np.int64),
+        )
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.ends)
 
-    def take(self, rows: Iterable[int]) -> tuple[list[list[int]], list[list[int]]]:
-        """Ids and types of these rows."""
-        rows = list(rows)
-        return [self.ids[row] for row in rows], [self.types[row] for row in rows]
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each row."""
+        return np.diff(self.ends, prepend=0)
+
+    def take(
+        self, rows: Iterable[int] | None = None
+    ) -> tuple[list[NDArray[np.int32]], list[NDArray[np.uint8]]]:
+        """Ids and types of these rows, or of all."""
+        rows = range(len(self)) if rows is None else rows
+        spans = [slice(self.ends[row - 1] if row else 0, self.ends[row]) for row in rows]
+        return [self.ids[span] for span in spans], [self.types[span] for span in spans]
 
 
 def encode(tokenizer: Tokenizer, examples: Sequence[Example], max_length: int) -> Encoded:
     """Tokenise every text once, cut to `max_length` tokens."""
-    pairs = [example.pair or "" for example in examples]
-    found = tokenizer(
-        [example.text for example in examples],
-        pairs if any(pairs) else None,
-        truncation=True,
-        max_length=max_length,
-        return_attention_mask=False,
-        return_token_type_ids=True,
+    parts = [
+        Encoded.of(found["input_ids"], found["token_type_ids"])
+        for found in _tokenised(tokenizer, examples, truncation=True, max_length=max_length)
+    ]
+    if not parts:
+        return Encoded.of([], [])
+    starts = np.cumsum([0, *(len(part.ids) for part in parts[:-1])])
+    return Encoded(
+        np.concatenate([part.ids for part in parts]),
+        np.concatenate([part.types for part in parts]),
+        np.concatenate([part.ends + start for part, start in zip(parts, starts, strict=True)]),
     )
-    return Encoded(found["input_ids"], found["token_type_ids"])
+
+
+def full_lengths(tokenizer: Tokenizer, examples: Sequence[Example]) -> list[int]:
+    """Tokens of each text before any is cut."""
+    return [
+        len(row)
+        for found in _tokenised(tokenizer, examples, truncation=False, verbose=False)
+        for row in found["input_ids"]
+    ]
+
+
+def _tokenised(
+    tokenizer: Tokenizer, examples: Sequence[Example], **options: Any
+) -> Iterator[dict[str, list[list[int]]]]:
+    pairs = any(example.pair is not None for example in examples)
+    for start in range(0, len(examples), TOKENISED_AT_ONCE):
+        some = examples[start : start + TOKENISED_AT_ONCE]
+        yield tokenizer(
+            [example.text for example in some],
+            [example.pair or "" for example in some] if pairs else None,
+            return_attention_mask=False,
+            return_token_type_ids=True,
+            **options,
+        )
 
 
 def shuffled(count: int, size: int, draw: random.Random) -> list[list[int]]:

@@ -26,7 +26,7 @@ def load_sample(name: str) -> Task:
     if name not in SAMPLES:
         raise DataError(f"There is no sample {name!r}.", f"Samples: {', '.join(SAMPLES)}.")
     train, dev, test = (_read(name, split) for split in ("train", "dev", "test"))
-    labels = tuple(sorted({example.label for example in train}))
+    labels = tuple(sorted({str(example.label) for example in train}))
     return Task(name, labels, train, dev, test)
 
 

@@ -1,18 +1,51 @@
-"""A task: labelled texts, their label space and their splits."""
+"""A task: labelled texts, their label space and their splits.
+
+Four kinds. Each may read one text or a pair; a span task reads a question and its context.
+
+| kind           | an example's label            | the task's labels |
+|----------------|-------------------------------|-------------------|
+| classification | one string                    | two or more       |
+| multi-label    | any number of strings         | one or more       |
+| regression     | a number                      | none              |
+| span           | `answers`; none: unanswerable | none              |
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple, get_args
+
+from adapterbank.errors import ConfigError
+
+Kind = Literal["classification", "multi-label", "regression", "span"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+# What a task is selected by, unless the catalogue or the user says otherwise.
+MAIN_METRICS: dict[Kind, str] = {
+    "classification": "accuracy",
+    "multi-label": "micro_f1",
+    "regression": "pearson",
+    "span": "f1",
+}
+
+Label = str | tuple[str, ...] | float | None
+
+
+class Answer(NamedTuple):
+    """A right answer of a span task: its text and where it starts in the context."""
+
+    text: str
+    start: int
 
 
 class Example(NamedTuple):
-    """One labelled text, or a pair of texts."""
+    """One text, or a pair, with its label; None where it has none (to be predicted)."""
 
     text: str
-    label: str
+    label: Label = None
     pair: str | None = None
+    id: str = ""
+    answers: tuple[Answer, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -21,11 +54,37 @@ class Task:
 
     name: str
     labels: tuple[str, ...]
-    train: tuple[Example, ...]
-    dev: tuple[Example, ...]
-    test: tuple[Example, ...]
+    train: Sequence[Example]
+    dev: Sequence[Example]
+    test: Sequence[Example] = ()
+    kind: Kind = "classification"
+    metric: str = ""
+    """The score that selection goes by; by kind if not given."""
+    positive: str = ""
+    """The class whose F1 a two-class task reports: the last label if not given."""
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    """How the task was read: columns, kind, splits; for people."""
+    columns: dict[str, str] = field(default_factory=dict)
+    """The data's columns by role: "text", "pair", "label"; empty where there were none."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ConfigError(f"kind is {self.kind!r}. Choose from: {', '.join(KINDS)}.")
+        if not self.metric:
+            object.__setattr__(self, "metric", MAIN_METRICS[self.kind])
+        if not self.positive and self.kind == "classification" and len(self.labels) == 2:
+            object.__setattr__(self, "positive", self.labels[-1])
+
+    @property
+    def pairs(self) -> bool:
+        """Whether an example is a pair of texts."""
+        return any(example.pair is not None for example in self.train[:1])
+
+    def named(self, name: str) -> Task:
+        """The same task under another name."""
+        return replace(self, name=name)
 
     def label_ids(self, examples: Sequence[Example]) -> list[int]:
-        """The place of each example's label."""
+        """The place of each example's label (classification)."""
         ids = {label: i for i, label in enumerate(self.labels)}
-        return [ids[example.label] for example in examples]
+        return [ids[str(example.label)] for example in examples]

@@ -2,28 +2,68 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adapterbank.model.task_model import TaskModel
-from adapterbank.tasks.batches import Encoded, cut
+from adapterbank.tasks.metrics import (
+    classification_scores,
+    multi_label_scores,
+    regression_scores,
+    span_scores,
+)
+from adapterbank.tasks.predictions import Prediction, decode, decode_spans
+from adapterbank.tasks.task import Example, Task
+from adapterbank.training.rows import Rows
+
+Scores = dict[str, float]
 
 
-@torch.inference_mode()
-def logits_of(model: TaskModel, rows: Encoded, batch_size: int = 64) -> Tensor:
-    """Logits of every row, in the order given: [rows, outputs].
-
-    Rows run sorted by length, so a batch holds rows of about one length.
-    """
-    model.eval()
-    order = sorted(range(len(rows)), key=lambda row: len(rows.ids[row]))
-    with model.packing():
-        parts = [model(model.collate(*rows.take(piece))) for piece in cut(order, batch_size)]
-    places = torch.empty(len(order), dtype=torch.long)
-    places[torch.tensor(order)] = torch.arange(len(order))
-    return torch.cat(parts)[places]
+def logits_of(model: TaskModel, rows: Rows) -> NDArray[np.float32]:
+    """Logits of every row, in the order given."""
+    return model.logits(*rows.encoded.take())
 
 
-def accuracy(model: TaskModel, rows: Encoded, targets: Tensor) -> float:
-    """The share of rows whose most likely class is the right one."""
-    return float((logits_of(model, rows).argmax(-1) == targets).float().mean())
+def predictions_of(
+    task: Task,
+    rows: Rows,
+    logits: NDArray[np.float32],
+    *,
+    temperature: float = 1.0,
+    threshold: float | None = None,
+) -> list[Prediction]:
+    """The answers, one an example."""
+    if rows.windows is not None:
+        return decode_spans(rows.windows, logits, threshold)
+    return decode(task.kind, task.labels, logits, temperature)
+
+
+def scores_of(task: Task, examples: Sequence[Example], predictions: Sequence[Prediction]) -> Scores:
+    """Every metric of the task's kind, as fractions."""
+    match task.kind:
+        case "classification":
+            return classification_scores(
+                [str(example.label) for example in examples],
+                [str(prediction.label) for prediction in predictions],
+                task.labels,
+                task.positive,
+            )
+        case "multi-label":
+            return multi_label_scores(
+                [example.label or () for example in examples],  # type: ignore[misc]
+                [prediction.labels or () for prediction in predictions],
+                task.labels,
+            )
+        case "regression":
+            return regression_scores(
+                [float(example.label) for example in examples],  # type: ignore[arg-type]
+                [float(prediction.value or 0.0) for prediction in predictions],
+            )
+        case "span":
+            answers = {
+                example.id: prediction.answer or ""
+                for example, prediction in zip(examples, predictions, strict=True)
+            }
+            return span_scores(examples, answers)

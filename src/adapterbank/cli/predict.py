@@ -1,0 +1,298 @@
+"""`adapterbank predict`: texts in, labels out; a file is read and written as a stream."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from adapterbank.cli.options import (
+    BankOption,
+    DeviceOption,
+    EncodingOption,
+    PairColumn,
+    TaskName,
+    TextColumn,
+    bank_folder,
+)
+from adapterbank.errors import AdapterBankError, ConfigError, DataError
+
+if TYPE_CHECKING:
+    from adapterbank.serving.predictor import Predictor
+    from adapterbank.store.manifest import Manifest
+    from adapterbank.tasks.predictions import Prediction
+    from adapterbank.tasks.task import Example
+
+AT_ONCE = 512  # rows; bounds memory, and is enough to sort by length
+T = TypeVar("T")
+
+
+def predict(
+    task: TaskName,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]...", help="Of a pair or span task two a row. Else stdin."),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="F", help="Rows to read: csv, tsv, jsonl, parquet, SQuAD."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="F", help="Where to write them with their answers: csv, tsv or jsonl."
+        ),
+    ] = None,
+    form: Annotated[
+        str | None, typer.Option("--format", help="glue: a submission file for its server.")
+    ] = None,
+    text_column: TextColumn = None,
+    pair_column: PairColumn = None,
+    encoding: EncodingOption = "utf-8",
+    bank: BankOption = "bank",
+    device: DeviceOption = "auto",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="JSON lines, one an input, with all probabilities.")
+    ] = False,
+) -> None:
+    """Answer with a task of the bank.
+
+    A row that cannot be read gets an error in its place; the others are answered.
+
+    [bold]Examples[/bold]
+
+      adapterbank predict support "my card was charged twice"
+
+      adapterbank predict support --file new.csv --out answered.csv
+
+      cat lines.txt | adapterbank predict support --json
+
+      adapterbank predict answers "Who wrote it?" "It was written by Ada in 1843."
+
+      adapterbank predict mrpc --file test.tsv --format glue --out MRPC.tsv
+    """
+    from adapterbank.model.encoder import load_encoder
+    from adapterbank.serving.predictor import Predictor
+    from adapterbank.store.package import read_package
+    from adapterbank.store.store import find
+
+    if out is not None and file is None:
+        raise ConfigError("--out goes with --file.", "Give --file too, or redirect the output.")
+    package = read_package(find(bank_folder(bank), task))
+    manifest = package.manifest
+    encoder = load_encoder(manifest.base.name, device=device, pooling=manifest.pooling)
+    with Predictor(encoder, package) as predictor:
+        if form is not None:
+            _glue(predictor, form, task, file, out)
+        elif file is not None and file.suffix.lower() == ".json":
+            _squad(predictor, file, out)
+        elif file is not None:
+            rows = _rows(file, manifest, text_column, pair_column, encoding)
+            answers = _answer(predictor, rows)
+            if out is None:
+                _print(answers, as_json)
+            else:
+                _write(answers, out)
+        else:
+            inputs = _arguments(texts, manifest) if texts else _lines(manifest)
+            _print(_answer(predictor, inputs), as_json)
+
+
+class Row:
+    """One input with what came in beside it, and in the end its answer."""
+
+    def __init__(self, values: dict[str, Any], example: Example | AdapterBankError) -> None:
+        self.values, self.example = values, example
+        self.answer: Prediction | AdapterBankError | None = None
+
+
+def _answer(predictor: Predictor, rows: Iterable[Row]) -> Iterator[Row]:
+    """Rows with their answers, a few hundred at a time."""
+    for some in chunks(rows, AT_ONCE):
+        good = [row for row in some if not isinstance(row.example, AdapterBankError)]
+        answers = predictor.predict([row.example for row in good])  # type: ignore[misc]
+        for row, answer in zip(good, answers, strict=True):
+            row.answer = answer
+        yield from some
+
+
+def chunks(values: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Consecutive lists of `size`."""
+    rest = iter(values)
+    while some := list(islice(rest, size)):
+        yield some
+
+
+def _arguments(texts: list[str], manifest: Manifest) -> Iterator[Row]:
+    if manifest.kind != "span" and not manifest.pair:
+        yield from (_row(text, manifest) for text in texts)
+        return
+    if len(texts) % 2:
+        raise ConfigError(
+            f"Task {manifest.task!r} reads two texts a row, and {len(texts)} came.",
+            "Give them in twos: first and second, or question and context.",
+        )
+    names = ("question", "context") if manifest.kind == "span" else ("text_a", "text_b")
+    for pair in chunks(texts, 2):
+        yield _row(dict(zip(names, pair, strict=True)), manifest)
+
+
+def _lines(manifest: Manifest) -> Iterator[Row]:
+    """Standard input, a text or a JSON object a line."""
+    if sys.stdin.isatty():
+        print("Reading texts, one a line; end with Ctrl-D.", file=sys.stderr)
+    for line in sys.stdin:
+        text = line.rstrip("\r\n")
+        if text.strip():
+            yield _row(_json_object(text), manifest)
+
+
+def _json_object(text: str) -> Any:
+    if text.lstrip().startswith("{"):
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+    return text
+
+
+def _row(value: Any, manifest: Manifest) -> Row:
+    from adapterbank.tasks.inputs import read_input
+
+    values = value if isinstance(value, dict) else {"text": value}
+    try:
+        return Row(values, read_input(value, manifest.kind, manifest.pair))
+    except DataError as error:
+        return Row(values, error)
+
+
+def _rows(
+    file: Path, manifest: Manifest, text_column: str | None, pair_column: str | None, encoding: str
+) -> Iterator[Row]:
+    """The rows of a table, with all their columns."""
+    from adapterbank.tasks.cells import BadCell, read_text
+    from adapterbank.tasks.columns import find_columns
+    from adapterbank.tasks.sources import open_rows
+    from adapterbank.tasks.task import Example
+
+    rows = open_rows(file, encoding)
+    known = manifest.columns
+    columns = find_columns(
+        rows,
+        text=text_column or _if_there(known.get("text"), rows.columns),
+        pair=pair_column or _if_there(known.get("pair"), rows.columns),
+        labelled=False,
+        pairs=manifest.pair or manifest.kind == "span",
+    )
+    for row in rows.with_unreadable():
+        found: Example | AdapterBankError
+        try:
+            if row.problem:
+                raise BadCell("unreadable", row.problem)
+            second = (
+                read_text(row.values.get(columns.pair), "second text") if columns.pair else None
+            )
+            found = Example(read_text(row.values.get(columns.text)), pair=second)
+        except BadCell as problem:
+            found = DataError(f"{rows.where(row)}: {problem}.", problem.hint)
+        yield Row(dict(row.values), found)
+
+
+def _if_there(column: str | None, columns: Iterable[str]) -> str | None:
+    return column if column is not None and column in columns else None
+
+
+def _print(rows: Iterator[Row], as_json: bool) -> None:
+    """One line a row on standard output."""
+    for row in rows:
+        if as_json:
+            print(json.dumps({**row.values, **_fields(row)}, ensure_ascii=False), flush=True)
+            continue
+        shown = " ⟂ ".join(str(value) for value in list(row.values.values())[:2])
+        if isinstance(row.example, AdapterBankError):
+            print(f"error\t{row.example.message}\t{shown}", flush=True)
+        else:
+            word, chance = _in_short(row)
+            print(f"{word}\t{chance}\t{shown}" if chance else f"{word}\t{shown}", flush=True)
+
+
+def _fields(row: Row) -> dict[str, Any]:
+    if isinstance(row.example, AdapterBankError):
+        return {"error": {"message": row.example.message, "hint": row.example.hint}}
+    return row.answer.as_dict()  # type: ignore[union-attr]
+
+
+def _in_short(row: Row) -> tuple[str, str]:
+    """The answer in a word, and how sure it is."""
+    answer: Any = row.answer
+    if answer.value is not None:
+        return f"{answer.value:.4g}", ""
+    if answer.answer is not None:
+        return answer.answer, f"{answer.score:.3f}"
+    if answer.labels is not None:
+        return "|".join(answer.labels), ""
+    return answer.label, f"{answer.probabilities[answer.label]:.3f}"
+
+
+def _write(rows: Iterator[Row], out: Path) -> None:
+    """Rows as they came, with columns added, into a file that appears when it is whole."""
+    from adapterbank.cli.writing import table_writer
+
+    count = 0
+    with table_writer(out) as write:
+        for row in rows:
+            if out.suffix.lower() == ".jsonl":
+                write({**row.values, **_fields(row)})
+            else:
+                bad = isinstance(row.example, AdapterBankError)
+                word, chance = ("", "") if bad else _in_short(row)
+                told = row.example.message if isinstance(row.example, AdapterBankError) else ""
+                write(
+                    row.values | _free(row.values, predicted=word, probability=chance, error=told)
+                )
+            count += 1
+    print(f"{count:,} rows written to {out}.", file=sys.stderr)
+
+
+def _free(taken: dict[str, Any], **added: str) -> dict[str, str]:
+    """Columns to add, with a mark on names that the file already uses."""
+    return {name + "_" * (name in taken): value for name, value in added.items()}
+
+
+def _squad(predictor: Predictor, file: Path, out: Path | None) -> None:
+    """Questions of a SQuAD file; answers in the official form."""
+    from adapterbank.tasks.squad import read_squad, write_predictions
+
+    examples = read_squad(file)
+    found = {
+        example.id: answer.answer or ""
+        for some in chunks(examples, AT_ONCE)
+        for example, answer in zip(some, predictor.predict(some), strict=True)
+    }
+    if out is None:
+        print(json.dumps(found, ensure_ascii=False))
+    else:
+        write_predictions(out, found)
+        print(f"{len(found):,} answers written to {out}.", file=sys.stderr)
+
+
+def _glue(predictor: Predictor, form: str, task: str, file: Path | None, out: Path | None) -> None:
+    """GLUE's own unlabelled test file in, the file that its server takes out."""
+    from adapterbank.tasks.catalog import find
+    from adapterbank.tasks.glue import read_glue_test, write_submission
+
+    if form != "glue":
+        raise ConfigError(f"--format is {form!r}. Choose from: glue.")
+    if file is None or out is None:
+        raise ConfigError("--format glue goes with --file and --out.", "Give both.")
+    entry = find(task.partition("@")[0].rpartition("/")[2])
+    examples = read_glue_test(entry, file)
+    answers = [answer for some in chunks(examples, AT_ONCE) for answer in predictor.predict(some)]
+    values = [answer.label if answer.value is None else answer.value for answer in answers]
+    write_submission(out, entry.name, values)  # type: ignore[arg-type]
+    print(f"{len(values):,} rows written to {out}.", file=sys.stderr)

@@ -1,0 +1,210 @@
+"""`adapterbank sweep`: a grid of settings, the best on validation into the bank."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adapterbank.cli.options import (
+    BankOption,
+    BaseOption,
+    DevFile,
+    DeviceOption,
+    EncodingOption,
+    FolderOption,
+    KindOption,
+    LabelColumn,
+    LabelNames,
+    MetricOption,
+    PairColumn,
+    SkipBad,
+    TaskName,
+    TestFile,
+    TextColumn,
+    TrainFile,
+    bank_folder,
+    load_data,
+)
+from adapterbank.cli.output import JSON_HELP, print_json, print_table
+from adapterbank.errors import ConfigError
+
+if TYPE_CHECKING:
+    from adapterbank.sweeps import Sweep
+    from adapterbank.training.sweep import Candidate
+
+
+def sweep(
+    task: TaskName,
+    grid: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|F.toml", help="quick, methods, paper-glue, paper-extra, or a TOML file."
+        ),
+    ] = "quick",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each setting.")] = 1,
+    train: TrainFile = None,
+    dev: DevFile = None,
+    test: TestFile = None,
+    kind: KindOption = None,
+    text_column: TextColumn = None,
+    pair_column: PairColumn = None,
+    label_column: LabelColumn = None,
+    label_names: LabelNames = None,
+    metric: MetricOption = None,
+    encoding: EncodingOption = "utf-8",
+    skip_bad: SkipBad = False,
+    folder: FolderOption = None,
+    seed: Annotated[int, typer.Option(help="Of the splits.")] = 0,
+    bank: BankOption = "bank",
+    base: BaseOption = "minilm",
+    device: DeviceOption = "auto",
+    on: Annotated[str, typer.Option("--on", help="Where trials run: local.")] = "local",
+    processes: Annotated[
+        int, typer.Option(min=1, help="Trials at once; the cores are shared out among them.")
+    ] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Try a grid of settings and publish the best, chosen on dev alone.
+
+    Every trial leaves a record. A sweep that was stopped goes on when the same command is given
+    again. A TOML grid has one list an axis: learning_rate = [3e-4, 1e-3].
+
+    [bold]Examples[/bold]
+
+      adapterbank sweep support --train messages.csv
+
+      adapterbank sweep mrpc --grid paper-glue --seeds 5
+
+      adapterbank sweep support --train messages.csv --grid methods --json
+    """
+    if on != "local":
+        raise ConfigError(f"--on is {on!r}. Choose from: local.")
+    from adapterbank.training.sweep import read_grid, trials
+
+    every = trials(read_grid(grid), seeds)
+    data = load_data(
+        task,
+        train,
+        dev,
+        test,
+        folder=folder,
+        label_names=label_names,
+        metric=metric,
+        kind=kind,
+        text_column=text_column,
+        pair_column=pair_column,
+        label_column=label_column,
+        encoding=encoding,
+        skip_bad=skip_bad,
+        seed=seed,
+    )
+    from adapterbank.compute.local import LocalCompute
+    from adapterbank.learn import data_digest
+    from adapterbank.store.names import check_name
+    from adapterbank.store.store import RUNS
+    from adapterbank.sweeps import Sweep
+
+    data = data.named(check_name(task))
+    # Trials of one task on one base share a folder: a larger grid finds the smaller one's done.
+    about = json.dumps([data_digest(data), base]).encode()
+    home = bank_folder(bank)
+    place = home / RUNS / task / f"sweep-{hashlib.sha256(about).hexdigest()[:12]}"
+    swept = Sweep(place, base, device, every)
+    swept.open(data)
+    _follow(swept, LocalCompute(processes))
+    candidates = swept.winner(data.metric)
+    version = _publish(swept, candidates[0], home, task)
+    report = {
+        "task": task,
+        "version": version,
+        "metric": data.metric,
+        "winner": asdict(candidates[0]),
+        "candidates": [asdict(candidate) for candidate in candidates],
+        "records": str(place / "trials"),
+    }
+    if as_json:
+        print_json(report)
+    else:
+        _show(report, candidates)
+
+
+def _follow(swept: Sweep, compute: Any) -> None:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True, highlight=False)
+    done, every = len(swept.records()), len(swept.trials)
+    if done:
+        console.print(f"{done} of {every} trials are done already.")
+    with Progress(
+        TextColumn("trials"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    ) as bar:
+        line = bar.add_task("trials", total=every, completed=done, note="")
+        for trial, event in swept.run(compute):
+            if event.kind == "event" and "step" in event.payload:
+                note = f"{trial}: step {event.payload['step']} of {event.payload['steps']}"
+                bar.update(line, note=note)
+            elif event.kind == "done":
+                bar.advance(line)
+                dev = ", ".join(f"{k} {v:.3f}" for k, v in event.payload["dev"].items())
+                console.print(f"{trial}: dev {dev}", markup=False)
+            elif event.kind == "failed":
+                console.print(f"{trial}: failed: {event.payload['message']}", markup=False)
+
+
+def _publish(swept: Sweep, winner: Candidate, home: Any, task: str) -> int:
+    """Publish the winner, once: a finished sweep that is run again says what it published."""
+    from adapterbank.store.package import read_package
+    from adapterbank.store.store import publish
+
+    mark = swept.folder / "published.json"
+    if mark.is_file():
+        before = json.loads(mark.read_text("utf-8"))
+        if before["trial"] == winner.best_trial:
+            return int(before["version"])
+    package = read_package(swept.package_of(winner.best_trial))
+    manifest = publish(home, replace(package.manifest, task=task), package.tensors)
+    mark.write_text(
+        json.dumps({"trial": winner.best_trial, "version": manifest.version}) + "\n", "utf-8"
+    )
+    return manifest.version
+
+
+def _show(report: dict[str, Any], candidates: list[Candidate]) -> None:
+    from adapterbank.training.sweep import describe
+
+    print_table(
+        f"{report['task']}: {report['metric']}, mean ± standard error over seeds",
+        ("setting", "dev", "test", "runs"),
+        [
+            (
+                describe(each.settings),
+                f"{each.dev:.4f} ± {each.dev_error:.4f}",
+                "" if each.test is None else f"{each.test:.4f} ± {each.test_error:.4f}",
+                str(len(each.trials)),
+            )
+            for each in candidates
+        ],
+    )
+    print(
+        f"The first, best on dev, is {report['task']}@{report['version']}. "
+        f"Its dev score was used to choose it; its test score was not.\n"
+        f"Records of all trials: {report['records']}"
+    )

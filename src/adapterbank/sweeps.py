@@ -1,0 +1,157 @@
+"""Run a sweep: trials in processes of their own, a record kept of each, the winner published.
+
+    <folder>/task.jsonl            the data, once
+    <folder>/trials/<id>.json      one record a trial; there means done
+    <folder>/trials/<id>/          its package
+
+A sweep that is stopped goes on where it was: trials with a record are not run again, and one that
+was under way goes on from its checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adapterbank.compute.protocol import Compute, Event, Work
+from adapterbank.errors import ComputeError
+from adapterbank.tasks.task import Task
+from adapterbank.tasks.task_file import read_task, write_task
+from adapterbank.training.sweep import Candidate, Trial, rank
+
+if TYPE_CHECKING:
+    from adapterbank.learn import Learnt
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A grid's trials on one task and base, and the folder that holds how far they are."""
+
+    folder: Path
+    base: str
+    device: str
+    trials: list[Trial]
+
+    def open(self, task: Task) -> None:
+        """Lay out the folder."""
+        (self.folder / "trials").mkdir(parents=True, exist_ok=True)
+        if not self.data.is_file():
+            write_task(self.data, task)
+
+    @property
+    def data(self) -> Path:
+        """The file with the task."""
+        return self.folder / "task.jsonl"
+
+    def record_of(self, id: str) -> Path:
+        """The record of a trial."""
+        return self.folder / "trials" / f"{id}.json"
+
+    def package_of(self, id: str) -> Path:
+        """The package of a trial."""
+        return self.folder / "trials" / id
+
+    def records(self) -> list[dict[str, Any]]:
+        """Of the trials that are done, in the grid's order."""
+        return [
+            json.loads(self.record_of(trial.id).read_text("utf-8"))
+            for trial in self.trials
+            if self.record_of(trial.id).is_file()
+        ]
+
+    def run(self, compute: Compute) -> Iterator[tuple[Trial, Event]]:
+        """Run the trials that have no record yet."""
+        waiting = {t.id: t for t in self.trials if not self.record_of(t.id).is_file()}
+        works = [
+            Work(
+                trial.id,
+                "adapterbank.sweeps",
+                {
+                    "data": str(self.data),
+                    "base": self.base,
+                    "device": self.device,
+                    "settings": trial.settings,
+                    "seed": trial.seed,
+                    "id": trial.id,
+                    "record": str(self.record_of(trial.id)),
+                    "package": str(self.package_of(trial.id)),
+                },
+            )
+            for trial in waiting.values()
+        ]
+        failed: list[str] = []
+        for event in compute.run(works):
+            yield waiting[event.id], event
+            if event.kind == "failed":
+                failed.append(f"{waiting[event.id]}: {event.payload['message']}")
+        if failed:
+            raise ComputeError(
+                f"{len(failed)} of {len(works)} trials failed; the first is {failed[0]}",
+                "The others are kept: run the same sweep again to try these once more.",
+            )
+
+    def winner(self, metric: str) -> list[Candidate]:
+        """All candidates, the winner first."""
+        return rank(self.records(), metric)
+
+
+def work(arguments: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """One trial, in a process of its own."""
+    from adapterbank.learn import Learnt, Order, learn
+    from adapterbank.model.encoder import load_encoder
+    from adapterbank.store.package import write_package
+    from adapterbank.training.loop import Epoch, Step
+
+    task = read_task(Path(arguments["data"]))
+    encoder = load_encoder(arguments["base"], device=arguments["device"])
+    method, recipe, settings = split_settings(arguments["settings"], encoder.layers)
+    order = Order(method, recipe, {**settings, "seed": arguments["seed"]}, baselines=False)
+    package, record = Path(arguments["package"]), Path(arguments["record"])
+    for event in learn(encoder, task, order, runs=package.parent, resume=True):
+        if isinstance(event, Step):
+            emit({"step": event.step, "steps": event.steps, "loss": event.loss})
+        elif isinstance(event, Epoch):
+            emit({"epoch": event.epoch, "epochs": event.epochs, "dev": event.dev})
+        elif isinstance(event, Learnt):
+            write_package(package, event.manifest, event.tensors, replace=package.exists())
+            _write(record, _record(arguments, event))
+    found: dict[str, Any] = json.loads(record.read_text("utf-8"))
+    return found
+
+
+def _record(arguments: dict[str, Any], learnt: Learnt) -> dict[str, Any]:
+    manifest = learnt.manifest
+    return {
+        **{name: arguments[name] for name in ("id", "settings", "seed")},
+        "dev": manifest.dev,
+        "test": manifest.test,
+        "trained_parameters": manifest.parameters.trained,
+        "recipe": manifest.recipe,
+        "software": manifest.software,
+        "seconds": learnt.seconds,
+    }
+
+
+def split_settings(settings: dict[str, Any], layers: int) -> tuple[Any, Any, dict[str, Any]]:
+    """Method, recipe name and the recipe's own settings."""
+    from adapterbank.model.methods import make_method
+
+    rest = dict(settings)
+    method = make_method(
+        rest.pop("method", "adapters"),
+        size=rest.pop("size", 32),
+        top_k=rest.pop("top_k", 1),
+        first_layer=rest.pop("first_layer", 0),
+        layers=layers,
+    )
+    return method, rest.pop("recipe", "default"), rest
+
+
+def _write(path: Path, record: dict[str, Any]) -> None:
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    partial.replace(path)

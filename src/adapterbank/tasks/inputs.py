@@ -1,0 +1,52 @@
+"""What may be asked of a task: a text, a pair of texts, or a question with its context."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from adapterbank.errors import DataError
+from adapterbank.tasks.task import Example, Kind
+
+MAX_CHARACTERS = 1_000_000  # of one text
+FORMS = {
+    "text": "a string",
+    "pair": 'an object {"text_a": …, "text_b": …}',
+    "span": 'an object {"question": …, "context": …}',
+}
+
+
+def read_input(value: Any, kind: Kind, pair: bool) -> Example:
+    """One input as an example without a label."""
+    wanted = "span" if kind == "span" else "pair" if pair else "text"
+    texts = _texts(value, wanted)
+    if texts is None:
+        raise DataError(
+            f"The input {_short(value)} is not what this task reads.", f"Give {FORMS[wanted]}."
+        )
+    for text in texts:
+        if not text.strip():
+            raise DataError("The input has an empty text.", f"Give {FORMS[wanted]}.")
+        if len(text) > MAX_CHARACTERS:
+            raise DataError(
+                f"The input has a text of {len(text):,} characters.",
+                f"{MAX_CHARACTERS:,} at most are read.",
+            )
+    first, *second = texts
+    return Example(first, pair=second[0] if second else None)
+
+
+def _texts(value: Any, wanted: str) -> list[str] | None:
+    if wanted == "text":
+        if isinstance(value, Mapping) and set(value) == {"text"}:
+            value = value["text"]
+        return [value] if isinstance(value, str) else None
+    names = ("question", "context") if wanted == "span" else ("text_a", "text_b")
+    if not isinstance(value, Mapping) or not all(isinstance(value.get(n), str) for n in names):
+        return None
+    return [value[name] for name in names]
+
+
+def _short(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 80 else shown[:77] + "..."

@@ -1,0 +1,57 @@
+"""Examples made ready for a model: tokenised once, with targets in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from adapterbank.model.encoder import Encoder
+from adapterbank.tasks.batches import Encoded, encode
+from adapterbank.tasks.spans import Windows, make_windows
+from adapterbank.tasks.task import Example, Task
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Token rows with their targets. A long context of a span task becomes several rows."""
+
+    examples: Sequence[Example]
+    encoded: Encoded
+    targets: Tensor
+    windows: Windows | None = None
+
+    def __len__(self) -> int:
+        return len(self.encoded)
+
+    def take(self, rows: Sequence[int]) -> Rows:
+        """Some of the rows, of a task without windows."""
+        encoded = Encoded.of(*self.encoded.take(rows))
+        return Rows([self.examples[i] for i in rows], encoded, self.targets[list(rows)])
+
+
+def prepare(encoder: Encoder, task: Task, examples: Sequence[Example], max_length: int) -> Rows:
+    """Tokenise labelled examples and number their labels."""
+    limit = min(max_length, encoder.max_length)
+    if task.kind == "span":
+        windows = make_windows(encoder.tokenizer, examples, limit)
+        return Rows(examples, windows.encoded, torch.from_numpy(windows.targets), windows)
+    return Rows(examples, encode(encoder.tokenizer, examples, limit), targets_of(task, examples))
+
+
+def targets_of(task: Task, examples: Sequence[Example]) -> Tensor:
+    """What the head is to give: class ids [rows], 0/1 [rows, labels] or numbers [rows]."""
+    match task.kind:
+        case "multi-label":
+            places = {label: i for i, label in enumerate(task.labels)}
+            table = np.zeros((len(examples), len(task.labels)), np.float32)
+            for row, example in zip(table, examples, strict=True):
+                row[[places[label] for label in example.label]] = 1  # type: ignore[union-attr]
+            return torch.from_numpy(table)
+        case "regression":
+            return torch.tensor([float(example.label) for example in examples])  # type: ignore[arg-type]
+        case _:
+            return torch.tensor(task.label_ids(examples), dtype=torch.long)
