@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -18,11 +18,8 @@ from adapterbank.cli.options import (
     TextColumn,
     bank_folder,
 )
-from adapterbank.cli.output import JSON_HELP, print_json, print_table
+from adapterbank.cli.output import JSON_HELP, print_classes, print_json, print_table
 from adapterbank.cli.predict import AT_ONCE, chunks
-
-if TYPE_CHECKING:
-    pass
 
 
 def evaluate(
@@ -93,48 +90,34 @@ def evaluate(
         manifest.metric,
         manifest.positive,
     )
-    report: dict[str, Any] = {
-        "task": manifest.task,
-        "version": manifest.version,
-        "rows": len(examples),
-        "metric": manifest.metric,
-        "scores": scores_of(about, examples, predictions),
-    }
+    scores = scores_of(about, examples, predictions)
+    classes = []
     if manifest.kind == "classification":
         gold = [str(example.label) for example in examples]
         found = [str(prediction.label) for prediction in predictions]
-        report["classes"] = [asdict(row) for row in per_class(gold, found, manifest.labels)]
-    if errors:
-        report["errors"] = [asdict(m) for m in mistakes(about, examples, predictions, errors)]
+        classes = per_class(gold, found, manifest.labels)
+    worst = mistakes(about, examples, predictions, errors)
     if as_json:
-        print_json(report)
-    else:
-        _show(report)
-
-
-def _show(report: dict[str, Any]) -> None:
-    print_table(
-        f"{report['task']}@{report['version']} on {report['rows']:,} rows",
-        ("metric", "score"),
-        [(name, f"{value:.4f}") for name, value in report["scores"].items()],
-    )
-    if "classes" in report:
-        print_table(
-            "by class",
-            ("class", "rows", "precision", "recall", "F1", "most confused with"),
-            [
-                (
-                    row["label"],
-                    str(row["rows"]),
-                    f"{row['precision']:.2f}",
-                    f"{row['recall']:.2f}",
-                    f"{row['f1']:.2f}",
-                    row["most_confused_with"],
-                )
-                for row in report["classes"]
-            ],
+        print_json(
+            {
+                "task": manifest.task,
+                "version": manifest.version,
+                "rows": len(examples),
+                "metric": manifest.metric,
+                "scores": scores,
+                "classes": [asdict(row) for row in classes],
+                "errors": [asdict(mistake) for mistake in worst],
+            }
         )
-    for row in report.get("errors", ()):
-        mark = "  (the label itself is likely wrong)" if row["likely_wrong_label"] else ""
-        print(f"row {row['row']}: {row['label']!r}, predicted {row['predicted']!r}{mark}")
-        print(f"    {row['text'][:200]}")
+        return
+    print_table(
+        f"{manifest.task}@{manifest.version} on {len(examples):,} rows",
+        ("metric", "score"),
+        [(name, f"{value:.4f}") for name, value in scores.items()],
+    )
+    if classes:
+        print_classes("by class", classes)
+    for mistake in worst:
+        mark = "  (the label itself is likely wrong)" if mistake.likely_wrong_label else ""
+        print(f"row {mistake.row}: {mistake.label!r}, predicted {mistake.predicted!r}{mark}")
+        print(f"    {mistake.text[:200]}")

@@ -90,11 +90,9 @@ def load_data(
 
     if train is not None:
         names = [each.strip() for each in label_names.split(",")] if label_names else None
-        task = load_task(
+        return load_task(
             name, train, dev=dev, test=test, label_names=names, metric=metric or "", **options
         )
-        _check_metric(task)
-        return task
     return _known_task(name, folder, options["seed"])
 
 
@@ -113,15 +111,6 @@ def _known_task(name: str, folder: str | None, seed: int) -> Task:
         f"Give --train FILE, or the name of a sample ({', '.join(SAMPLES)}) or of a task of the "
         "catalogue (mrpc, sst2, sms_spam …).",
     )
-
-
-def _check_metric(task: Task) -> None:
-    from adapterbank.tasks.metrics import METRICS
-
-    if task.metric not in METRICS:
-        raise ConfigError(
-            f"metric is {task.metric!r}. Choose from: {', '.join(METRICS)}.",
-        )
 
 
 def bank_folder(bank: str) -> Path:

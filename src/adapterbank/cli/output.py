@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from adapterbank.tasks.metrics import ClassRow
 
 JSON_HELP = "One JSON document on stdout, everything for people on stderr."
 
@@ -27,3 +30,22 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     console = Console()
     console.print(title, style="bold", markup=False, soft_wrap=True)
     console.print(table)
+
+
+def print_classes(title: str, classes: Sequence[ClassRow]) -> None:
+    """How each class fares, the worst first."""
+    print_table(
+        title,
+        ("class", "rows", "precision", "recall", "F1", "most confused with"),
+        [
+            (
+                row.label,
+                str(row.rows),
+                f"{row.precision:.2f}",
+                f"{row.recall:.2f}",
+                f"{row.f1:.2f}",
+                row.most_confused_with,
+            )
+            for row in sorted(classes, key=lambda row: row.f1)
+        ],
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,12 +28,12 @@ from adapterbank.cli.options import (
     bank_folder,
     load_data,
 )
-from adapterbank.cli.output import JSON_HELP, print_json, print_table
+from adapterbank.cli.output import JSON_HELP, print_classes, print_json, print_table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from adapterbank.learn import Learnt
+    from adapterbank.learn import Event, Learnt
     from adapterbank.store.manifest import Manifest
     from adapterbank.tasks.task import Task
 
@@ -124,13 +125,12 @@ def train(
         skip_bad=skip_bad,
         seed=seed,
     )
-    from adapterbank.cli.progress import Follower, follow
-    from adapterbank.learn import Order, Plan, learn
+    from adapterbank.cli.progress import follow
+    from adapterbank.learn import Order, learn
     from adapterbank.model.encoder import load_encoder
     from adapterbank.model.methods import make_method
     from adapterbank.store.names import check_name
     from adapterbank.store.store import RUNS, publish
-    from adapterbank.tasks.report import DataReport
 
     data = data.named(check_name(task))
     home = bank_folder(bank)
@@ -153,22 +153,10 @@ def train(
         "seed": seed,
     }
     order = Order(how, recipe, settings, minutes, baselines)  # type: ignore[arg-type]
-    events = learn(
-        encoder, data, order, runs=None if dry_run else home / RUNS / task, resume=resume
-    )
     if dry_run:
-        with Follower(data.metric, str(how)) as follower:
-            seen: dict[type, Any] = {}
-            for event in events:
-                follower.see(event)
-                seen[type(event)] = event
-                if isinstance(event, Plan):
-                    break
-        events.close()
-        if as_json:
-            plan = asdict(seen[Plan])
-            print_json({"task": task, "data": seen[DataReport].as_dict(), **plan})
+        _look(learn(encoder, data, order), data, as_json)
         return
+    events = learn(encoder, data, order, runs=home / RUNS / task, resume=resume)
     learnt = follow(events, data.metric, str(how))
     manifest = publish(home, learnt.manifest, learnt.tensors)
     next(events, None)  # the result is kept: the run may remove its state
@@ -176,6 +164,25 @@ def train(
         print_json(result(manifest, learnt))
     else:
         show(manifest, learnt, data, home)
+
+
+def _look(events: Iterator[Event], task: Task, as_json: bool) -> None:
+    """A dry run: everything up to the plan."""
+    from adapterbank.cli.progress import Follower
+    from adapterbank.learn import Plan
+    from adapterbank.tasks.report import DataReport
+
+    found: dict[str, Any] = {"task": task.name}
+    with Follower(task.metric, task.name) as follower:
+        for event in events:
+            follower.see(event)
+            if isinstance(event, DataReport):
+                found["data"] = event.as_dict()
+            elif isinstance(event, Plan):
+                found |= asdict(event)
+                break
+    if as_json:
+        print_json(found)
 
 
 def result(manifest: Manifest, learnt: Learnt) -> dict[str, Any]:
@@ -216,26 +223,12 @@ def show(manifest: Manifest, learnt: Learnt, task: Task, home: Path) -> None:
         [(name, *(f"{found[metric]:.3f}" for metric in scores)) for name, found in rows],
     )
     if manifest.kind == "classification":
-        table = per_class(
+        classes = per_class(
             [str(example.label) for example in learnt.examples],
             [str(prediction.label) for prediction in learnt.predictions],
             manifest.labels,
         )
-        print_table(
-            f"by class ({split})",
-            ("class", "rows", "precision", "recall", "F1", "most confused with"),
-            [
-                (
-                    row.label,
-                    str(row.rows),
-                    f"{row.precision:.2f}",
-                    f"{row.recall:.2f}",
-                    f"{row.f1:.2f}",
-                    row.most_confused_with,
-                )
-                for row in sorted(table, key=lambda row: row.f1)[:20]
-            ],
-        )
+        print_classes(f"by class ({split})", classes)
     print(_verdict(manifest, len(learnt.examples)))
     share = manifest.parameters
     print(

@@ -108,8 +108,9 @@ class DataReport:
         )
         if found.cut is None:
             return line
-        of = f"{found.cut:,} of {found.texts:,}"
-        return f"{line}; {of if found.cut else 'none'} cut at {self.max_length:,}"
+        of = f"{found.cut:,} of {found.texts:,}" if found.cut else "none"
+        how = "read in several windows of" if self.kind == "span" else "cut at"
+        return f"{line}; {of} {how} {self.max_length:,}"
 
     def _warnings(self) -> Iterator[str]:
         if self.classes:

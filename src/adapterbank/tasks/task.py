@@ -20,12 +20,12 @@ from adapterbank.errors import ConfigError
 
 Kind = Literal["classification", "multi-label", "regression", "span"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-# What a task is selected by, unless the catalogue or the user says otherwise.
-MAIN_METRICS: dict[Kind, str] = {
-    "classification": "accuracy",
-    "multi-label": "micro_f1",
-    "regression": "pearson",
-    "span": "f1",
+# What a task can be selected by. The first, unless the catalogue or the user says otherwise.
+METRICS_OF: dict[Kind, tuple[str, ...]] = {
+    "classification": ("accuracy", "macro_f1", "matthews", "f1"),
+    "multi-label": ("micro_f1", "macro_f1", "exact_match"),
+    "regression": ("pearson", "spearman", "mean_absolute_error"),
+    "span": ("f1", "exact_match"),
 }
 
 Label = str | tuple[str, ...] | float | None
@@ -70,10 +70,17 @@ class Task:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ConfigError(f"kind is {self.kind!r}. Choose from: {', '.join(KINDS)}.")
-        if not self.metric:
-            object.__setattr__(self, "metric", MAIN_METRICS[self.kind])
         if not self.positive and self.kind == "classification" and len(self.labels) == 2:
             object.__setattr__(self, "positive", self.labels[-1])
+        metrics = [
+            m for m in METRICS_OF[self.kind] if m != "f1" or self.positive or not self.labels
+        ]
+        if not self.metric:
+            object.__setattr__(self, "metric", metrics[0])
+        if self.metric not in metrics:
+            raise ConfigError(
+                f"metric is {self.metric!r}. This {self.kind} task has: {', '.join(metrics)}."
+            )
 
     @property
     def pairs(self) -> bool:

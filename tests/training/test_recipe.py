@@ -1,0 +1,46 @@
+"""Two recipes by name: one to the paper's letter, one that suits the size of the data."""
+
+from __future__ import annotations
+
+import pytest
+
+from adapterbank.errors import ConfigError
+from adapterbank.training.recipe import LEARNING_RATES, make_recipe
+
+
+def test_the_paper_to_the_letter() -> None:
+    recipe = make_recipe("paper", "adapters", 3_000)
+    assert recipe.batch_size == 32
+    assert recipe.warmup == 0.1
+    assert recipe.weight_decay == 0.01
+    assert recipe.clip == 1.0
+    assert recipe.max_length == 128
+    assert recipe.bias_correction is False
+    assert recipe.scale_targets is False
+    assert recipe.patience == 0
+    assert recipe.learning_rate in (3e-5, 3e-4, 3e-3)  # the paper's grid
+    assert recipe.epochs in (3, 20)
+    assert make_recipe("paper", "adapters", 100) == make_recipe("paper", "adapters", 10**6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "epochs", "batch"),
+    [(1, 15, 16), (200, 15, 16), (300, 11, 16), (1_000, 5, 16), (3_000, 4, 16), (10_000, 3, 16),
+     (20_000, 2, 32), (1_000_000, 2, 32)],
+)  # fmt: skip
+def test_the_default_suits_the_size_of_the_data(rows, epochs, batch) -> None:
+    recipe = make_recipe("default", "adapters", rows)
+    assert (recipe.epochs, recipe.batch_size) == (epochs, batch)
+    assert recipe.learning_rate == LEARNING_RATES["adapters"]
+
+
+def test_single_settings_override() -> None:
+    recipe = make_recipe("default", "full", 500, epochs=3, learning_rate=None, seed=7)
+    assert (recipe.epochs, recipe.seed, recipe.learning_rate) == (3, 7, LEARNING_RATES["full"])
+    assert make_recipe("default", "adapters", 500, "span").max_length == 384
+    assert make_recipe("default", "adapters", 500, "span", max_length=64).max_length == 64
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"recipe is 'best'.*default, paper"):
+        make_recipe("best", "adapters", 100)
