@@ -399,7 +399,7 @@ def test_broken_rows_of_qqp_are_named(tmp_path: Path) -> None:
             "the label 'maybe' is none of entailment, not_entailment",
         ),
         ("cola", "s\t2\t\tone", "the label '2' is none of 0, 1, unacceptable, acceptable"),
-        ("cola", "s\t\t\tone", "the label is missing"),
+        ("cola", "s\t\t\tone", "the label is missing (empty, null or NaN)"),
         (
             "stsb",
             "0\tg\tf\ty\t0\ts\ts\tone\ttwo\thigh",

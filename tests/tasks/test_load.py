@@ -181,7 +181,10 @@ def test_frames_and_datasets() -> None:
     import pandas as pd
 
     frame = pd.DataFrame({"text": ["a", "b", "c"], "label": [1, 0, None]})
-    assert problem(frame) == f"the rows given, row 3: the label is missing. {SKIP}"
+    assert (
+        problem(frame)
+        == f"the rows given, row 3: the label is missing (empty, null or NaN). {SKIP}"
+    )
     assert given_dev(frame, skip_bad=True).train == [Example("a", "1"), Example("b", "0")]
     data = datasets.Dataset.from_pandas(frame.iloc[:2])
     assert given_dev(data).train == [Example("a", "1"), Example("b", "0")]
@@ -208,14 +211,19 @@ BAD_ROWS: dict[str, tuple[list[dict[str, object]], dict[str, Any], str]] = {
     "the first is named, whatever is wrong": (
         [*rows("a", None), {"text": "", "label": "a"}],
         {},
-        "the rows given, row 2: the label is missing, and 1 row with other problems. " + SKIP,
+        "the rows given, row 2: the label is missing (empty, null or NaN), and 1 row with other "
+        f"problems. {SKIP}",
     ),
     "missing label": (
         rows("a", "b", " "),
         {},
-        f"the rows given, row 3: the label is missing. {SKIP}",
+        f"the rows given, row 3: the label is missing (empty, null or NaN). {SKIP}",
     ),
-    "NaN label": (rows("a", "b", NAN), {}, f"the rows given, row 3: the label is missing. {SKIP}"),
+    "NaN label": (
+        rows("a", "b", NAN),
+        {},
+        f"the rows given, row 3: the label is missing (empty, null or NaN). {SKIP}",
+    ),
     "no number": (
         rows(*(i + 0.5 for i in range(30)), "n/a"),
         {},
@@ -247,7 +255,7 @@ BAD_ROWS: dict[str, tuple[list[dict[str, object]], dict[str, Any], str]] = {
     "NaN as a number": (
         rows(0.5, NAN, 1.5),
         {"kind": "regression"},
-        f"the rows given, row 2: the label is missing. {SKIP}",
+        f"the rows given, row 2: the label is missing (empty, null or NaN). {SKIP}",
     ),
     "a list": (
         rows("a", ["b"]),

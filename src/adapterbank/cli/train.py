@@ -256,13 +256,13 @@ def _verdict(manifest: Manifest, rows: int) -> str:
     gap = scores[metric] - best[metric]
     noise = accuracy_error(min(max(scores[metric], 0.0), 1.0), rows)
     if gap > 2 * noise:
-        return f"{100 * gap:.1f} points above {name}: the encoder and its adapters pay here."
+        return f"{100 * gap:.1f} points above {name}: training on the encoder pays here."
     if gap > -2 * noise:
         return (
-            f"{name} is within the noise of {rows} rows (±{100 * noise:.1f} points): "
-            "for this data it may be enough."
+            f"No clear lead over {name} ({100 * gap:+.1f} points; {rows} rows are sure to "
+            f"±{100 * noise:.1f}): for this data that may be enough."
         )
-    return f"{name} is {-100 * gap:.1f} points better here: prefer it, or give more rows."
+    return f"{-100 * gap:.1f} points below {name}: prefer that here, or give more rows."
 
 
 def _example_input(task: Task) -> str:

@@ -98,7 +98,7 @@ def read_number(cell: Cell) -> float:
 
 def missing_label() -> BadCell:
     """A label that is None, empty or NaN."""
-    return BadCell("no label", "the label is missing")
+    return BadCell("no label", "the label is missing (empty, null or NaN)")
 
 
 def find_separator(cells: Iterable[Cell]) -> str:

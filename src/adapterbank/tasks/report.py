@@ -178,7 +178,7 @@ def _class_counts(task: Task) -> dict[str, int]:
 def _values(task: Task) -> tuple[float, float, float] | None:
     if task.kind != "regression" or not task.train:
         return None
-    values = [float(example.label) for example in task.train]  # type: ignore[arg-type]
+    values = [example.number for example in task.train]
     return min(values), sum(values) / len(values), max(values)
 
 

@@ -75,7 +75,7 @@ def _strata(examples: Sequence[Example], kind: Kind, counts: Counter[str]) -> li
     """Groups to draw from in equal shares: by their rarest class, or by about equal numbers."""
     groups = _groups(examples, kind)
     if kind == "regression":
-        groups.sort(key=lambda group: float(examples[group[0]].label))  # type: ignore[arg-type]
+        groups.sort(key=lambda group: examples[group[0]].number)
         bins = max(1, min(BINS, len(groups) // 10))
         return [
             groups[len(groups) * i // bins : len(groups) * (i + 1) // bins] for i in range(bins)

@@ -12,6 +12,7 @@ Four kinds. Each may read one text or a pair; a span task reads a question and i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, get_args
@@ -46,6 +47,16 @@ class Example(NamedTuple):
     pair: str | None = None
     id: str = ""
     answers: tuple[Answer, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The label of a multi-label example."""
+        return self.label if isinstance(self.label, tuple) else ()
+
+    @property
+    def number(self) -> float:
+        """The label of a regression example."""
+        return float(self.label) if isinstance(self.label, int | float) else math.nan
 
 
 @dataclass(frozen=True)

@@ -52,13 +52,13 @@ def scores_of(task: Task, examples: Sequence[Example], predictions: Sequence[Pre
             )
         case "multi-label":
             return multi_label_scores(
-                [example.label or () for example in examples],  # type: ignore[misc]
+                [example.names for example in examples],
                 [prediction.labels or () for prediction in predictions],
                 task.labels,
             )
         case "regression":
             return regression_scores(
-                [float(example.label) for example in examples],  # type: ignore[arg-type]
+                [example.number for example in examples],
                 [float(prediction.value or 0.0) for prediction in predictions],
             )
         case "span":

@@ -37,13 +37,13 @@ def mistakes(
                 Mistake(
                     row,
                     _shown(example),
-                    ", ".join(example.label or ()),  # type: ignore[arg-type]
+                    ", ".join(example.names),
                     ", ".join(prediction.labels or ()),
                     _fit(example, prediction),
                     False,
                 )
                 for row, (example, prediction) in _numbered(examples, predictions)
-                if set(example.label or ()) != set(prediction.labels or ())  # type: ignore[arg-type]
+                if set(example.names) != set(prediction.labels or ())
             ]
         case "regression":
             found = [
@@ -52,7 +52,7 @@ def mistakes(
                     _shown(example),
                     f"{example.label:g}",
                     f"{prediction.value:.3g}",
-                    -abs(float(prediction.value or 0.0) - float(example.label)),  # type: ignore[arg-type]
+                    -abs((prediction.value or 0.0) - example.number),
                     False,
                 )
                 for row, (example, prediction) in _numbered(examples, predictions)
@@ -108,7 +108,7 @@ def _numbered(
 def _fit(example: Example, prediction: Prediction) -> float:
     """The chance of exactly these labels."""
     chances = prediction.probabilities or {}
-    given = set(example.label or ())  # type: ignore[arg-type]
+    given = set(example.names)
     return float(np.prod([p if label in given else 1 - p for label, p in chances.items()]))
 
 

@@ -49,9 +49,9 @@ def targets_of(task: Task, examples: Sequence[Example]) -> Tensor:
             places = {label: i for i, label in enumerate(task.labels)}
             table = np.zeros((len(examples), len(task.labels)), np.float32)
             for row, example in zip(table, examples, strict=True):
-                row[[places[label] for label in example.label]] = 1  # type: ignore[union-attr]
+                row[[places[name] for name in example.names]] = 1
             return torch.from_numpy(table)
         case "regression":
-            return torch.tensor([float(example.label) for example in examples])  # type: ignore[arg-type]
+            return torch.tensor([example.number for example in examples])
         case _:
             return torch.tensor(task.label_ids(examples), dtype=torch.long)

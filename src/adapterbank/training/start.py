@@ -16,6 +16,6 @@ def seeded_model(encoder: Encoder, task: Task, method: Method, recipe: Recipe) -
     torch.manual_seed(recipe.seed)
     model = TaskModel(encoder, task.kind, len(task.labels), method)
     if task.kind == "regression" and recipe.scale_targets:
-        targets = torch.tensor([float(example.label) for example in task.train])  # type: ignore[arg-type]
+        targets = torch.tensor([example.number for example in task.train])
         model.head.rescale(float(targets.mean()), float(targets.std()) or 1.0)
     return model
