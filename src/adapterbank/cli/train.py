@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -125,6 +126,7 @@ def train(
         skip_bad=skip_bad,
         seed=seed,
     )
+    print(f"Read {len(data.train):,} rows to train on. Loading the base {base} …", file=sys.stderr)
     from adapterbank.cli.progress import follow
     from adapterbank.learn import Order, learn
     from adapterbank.model.encoder import load_encoder
@@ -157,7 +159,11 @@ def train(
         _look(learn(encoder, data, order), data, as_json)
         return
     events = learn(encoder, data, order, runs=home / RUNS / task, resume=resume)
-    learnt = follow(events, data.metric, str(how))
+    try:
+        learnt = follow(events, data.metric, str(how))
+    except KeyboardInterrupt:
+        print("Stopped. The same command with --resume goes on from here.", file=sys.stderr)
+        raise
     manifest = publish(home, learnt.manifest, learnt.tensors)
     next(events, None)  # the result is kept: the run may remove its state
     if as_json:
