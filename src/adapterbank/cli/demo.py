@@ -53,7 +53,7 @@ def demo(
         return
     _show(task, results)
     print("The base is unchanged, bit for bit." if unchanged else "The base has CHANGED.")
-    print("Next: adapterbank params --help, or three lines of Python in the README.")
+    print("Next: adapterbank train --help, or three lines of Python in the README.")
 
 
 def run(encoder: Encoder, task: Task, method: Method, seed: int) -> dict[str, Any]:
