@@ -178,6 +178,8 @@ KINDS: dict[str, tuple[list[Cell], str, str]] = {
     "lists as pandas writes them": (["['a', 'b']", "['c']"], "label", "multi-label"),
     "bars": (["a|b", "a"], "labels", "multi-label"),
     "semicolons": (["a; b", "a"], "Tags", "multi-label"),
+    "commas that part the same names": (["a,b", "b", "a"], "labels", "multi-label"),
+    "commas within names": (["yes, please", "no, thanks"], "labels", "classification"),
     "commas": (["a, b", "a"], "labels", "classification"),
     "bars in one label": (["a|b", "a"], "label", "classification"),
     "a bracket": (["[a", "b"], "labels", "classification"),

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from adapterbank.errors import DataError
-from adapterbank.tasks.cells import BadCell, Cell, listing, read_list, read_number, shown
+from adapterbank.tasks.cells import (
+    BadCell,
+    Cell,
+    find_separator,
+    listing,
+    read_list,
+    read_number,
+    shown,
+    split_names,
+)
 from adapterbank.tasks.rows import Rows
 from adapterbank.tasks.task import Kind
 
@@ -114,7 +123,7 @@ def infer_kind(cells: Iterable[Cell], column: str) -> Kind:
         return "multi-label"
     if names and all(_is_list(name) for name in names):
         return "multi-label"
-    if _key(column) in MANY and any("|" in name or ";" in name for name in names):
+    if _key(column) in MANY and _are_lists(names):
         return "multi-label"
     numbers = [number for number in map(_number, names) if number is not None]
     # One odd value among many numbers is a mistake to be told, not a class.
@@ -123,6 +132,15 @@ def infer_kind(cells: Iterable[Cell], column: str) -> Kind:
     fractions = any(not number.is_integer() for number in numbers)
     many = len(set(numbers)) > MAX_CLASSES_OF_NUMBERS
     return "regression" if fractions or many else "classification"
+
+
+def _are_lists(names: set[str]) -> bool:
+    """Whether cells hold names with something between them. A comma may belong to a name, so it
+    counts only where the same few names come back in many lists."""
+    mark = find_separator(names)
+    if mark != ",":
+        return bool(mark)
+    return len({part for name in names for part in split_names(name, mark)}) < len(names)
 
 
 def _find_pair(
