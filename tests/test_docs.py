@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import adapterbank
 from adapterbank.cli.main import app
 from adapterbank.errors import AdapterBankError
-from adapterbank.model.adapter import AdapterConfig
+from adapterbank.model.config import AdapterConfig
 from adapterbank.model.sites import SITES
 from tiny import CONFIGS, roughened
 
@@ -71,7 +71,7 @@ def test_every_supported_architecture_is_in_the_readme() -> None:
 
 
 def test_every_field_of_the_settings_is_documented() -> None:
-    source = Path(adapterbank.__file__).parent / "model" / "adapter.py"
+    source = Path(adapterbank.__file__).parent / "model" / "config.py"
     for field in dataclasses.fields(AdapterConfig):
         assert re.search(rf'    {field.name}: .*\n    """', source.read_text()), field.name
 
@@ -90,3 +90,42 @@ def test_the_error_tree_in_the_docstring_is_the_tree() -> None:
 
 def test_package_and_project_have_one_version() -> None:
     assert f'version = "{adapterbank.__version__}"' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_the_fields_of_a_manifest_are_documented_in_their_order() -> None:
+    from adapterbank.store.manifest import Manifest
+
+    page = (ROOT / "docs" / "package-format.md").read_text()
+    table = page.split("<!-- fields:")[1].split("\n\n")[0]
+    fields = [field.name for field in dataclasses.fields(Manifest)]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.M) == fields
+
+
+def test_a_reader_written_from_the_page_alone(tmp_path: Path) -> None:
+    """What docs/package-format.md says of the manifest's text, in a few lines of plain Python."""
+    import hashlib
+    import json
+
+    from adapterbank.store.package import write_package
+    from store.samples import manifest, tensors
+
+    write_package(tmp_path / "p", manifest(), tensors())
+    raw = (tmp_path / "p" / "manifest.json").read_bytes()
+    values = json.loads(raw)
+    digest = values.pop("digest")
+
+    def text(found: dict[str, object]) -> bytes:
+        return (json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+    assert hashlib.sha256(text(values)).hexdigest() == digest
+    assert text({**values, "digest": digest}) == raw
+    weights = (tmp_path / "p" / "weights.safetensors").read_bytes()
+    assert hashlib.sha256(weights).hexdigest() == values["weights_sha256"]
+    assert len(weights) == values["weights_bytes"]
+
+
+def test_every_verb_of_the_bank_is_on_its_page() -> None:
+    page = (ROOT / "docs" / "bank.md").read_text()
+    for verb in ("tasks", "show", "verify", "rollback", "remove", "gc", "export", "import"):
+        assert verb in {command.name for command in app.registered_commands}
+        assert f"`{verb}" in page

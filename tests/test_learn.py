@@ -7,17 +7,20 @@ from dataclasses import replace
 import pytest
 import torch
 
-from adapterbank.errors import PackageError
-from adapterbank.learn import Learnt, Order, Plan, data_digest, learn
+from adapterbank.errors import ConfigError, NotBetter, WrongBase
+from adapterbank.learn import Compared, Learnt, Plan, data_digest, learn, publish
 from adapterbank.model.encoder import fingerprint, load_encoder
 from adapterbank.model.methods import Method
+from adapterbank.order import Earlier, Order, make_order
 from adapterbank.serving.predictor import Predictor
-from adapterbank.store.package import Package, read_package
-from adapterbank.store.store import find, publish
+from adapterbank.store.manifest import BaseRecord
+from adapterbank.store.package import Package
+from adapterbank.store.store import Store
 from adapterbank.tasks.report import DataReport
 from adapterbank.tasks.task import Answer, Example, Task
 from adapterbank.training.baselines import Baseline
 from adapterbank.training.loop import Epoch, Step
+from adapterbank.training.pace import Pace
 from tiny import save_base
 from training.toy import NUMBERS, TAGGED, TASK
 
@@ -57,9 +60,9 @@ def test_events_and_a_package_that_answers(encoder, task, tmp_path) -> None:
     assert kinds[-1] is Learnt
     assert fingerprint(encoder.model, encoder.stored) == before
 
-    manifest = publish(tmp_path, last.manifest, last.tensors)
-    package = read_package(find(tmp_path, task.name))
-    assert package.manifest == manifest
+    store = Store.create(tmp_path, BaseRecord(encoder.name, encoder.fingerprint))
+    package = store.load(publish(store, encoder, task.name, last))
+    manifest = package.manifest
     assert manifest.kind == task.kind
     best = max(event.dev[task.metric] for event in events if isinstance(event, Epoch))
     assert manifest.dev[task.metric] == pytest.approx(best, abs=1e-4)
@@ -89,8 +92,11 @@ def test_the_result_depends_on_neither_test_nor_the_baselines(encoder) -> None:
     assert learnt(encoder, replace(TASK, test=()), order).manifest.test == {}
 
 
-@pytest.mark.parametrize("minutes", [None, 0.02])
+@pytest.mark.parametrize("minutes", [None, 1.0])
 def test_a_run_that_was_stopped_goes_on(encoder, tmp_path, monkeypatch, minutes) -> None:
+    if minutes is not None:  # a pace that lets a few epochs fit into the time, on any machine
+        tokens = sum(len(example.text.split()) + 2 for example in TASK.train)
+        monkeypatch.setattr("adapterbank.learn.measure_pace", lambda _: Pace(12 / tokens, 0.0))
     monkeypatch.setattr("adapterbank.training.checkpoint.EVERY", 0.0)
     monkeypatch.setattr("adapterbank.training.checkpoint.COST", 1e9)
     order = Order(settings=SETTINGS, baselines=False, minutes=minutes)
@@ -152,5 +158,160 @@ def test_a_package_fits_its_own_base_alone(encoder, tmp_path) -> None:
     last = learnt(encoder, TASK, Order(settings=SETTINGS, baselines=False))
     model = tiny("bert", seed=1)
     other = load_encoder(str(save_base(tmp_path, model=model)), pooling="mean")
-    with pytest.raises(PackageError, match=r"'toy' was learnt on .* A package fits its own base"):
+    with pytest.raises(WrongBase, match=r"'toy' was learnt on .* A package fits its own base"):
         Predictor(other, Package(last.manifest, last.tensors))
+
+
+# --- going on from an earlier version
+
+
+def earlier_of(encoder, task=TASK, **changes) -> Earlier:
+    last = learnt(encoder, task, Order(settings={**SETTINGS, **changes}, baselines=False))
+    return Earlier("toy@1", Package(last.manifest, last.tensors))
+
+
+def test_going_on_starts_where_the_earlier_version_ended(encoder) -> None:
+    earlier = earlier_of(encoder)
+    still = {**SETTINGS, "learning_rate": 1e-12}
+    order = Order(Method("head"), settings=still, earlier=earlier, baselines=False)
+    last = learnt(encoder, TASK, order)
+    assert last.manifest.method.name == "adapters"  # the method goes on too
+    assert last.manifest.origin == "toy@1"
+    for name, tensor in earlier.package.tensors.items():
+        assert torch.allclose(last.tensors[name], tensor, atol=1e-5), name
+    assert last.compared == Compared(
+        "toy@1", "accuracy", earlier.package.manifest.dev["accuracy"], last.manifest.dev["accuracy"]
+    )
+    assert not last.compared.worse
+
+
+def test_new_labels_come_after_the_known_ones(encoder) -> None:
+    earlier = earlier_of(encoder)
+    fresh = tuple(e._replace(label="ok") for e in TASK.train[::5])
+    wider = replace(TASK, labels=("bad", "good", "ok"), train=(*TASK.train, *fresh), positive="")
+    wider = replace(wider, labels=("ok", "bad", "good"), dev=(*TASK.dev, *fresh[:4]))
+    events = list(learn(encoder, wider, Order(settings=SETTINGS, earlier=earlier)))
+    last = events[-1]
+    assert last.manifest.labels == ("bad", "good", "ok")
+    assert last.tensors["head.weight"].shape[0] == 3
+    (compared,) = (event for event in events if isinstance(event, Compared))
+    # The earlier version cannot know the third label: those rows of dev are wrong for it.
+    known = sum(
+        e.label == p.label
+        for e, p in zip(TASK.dev, predicted(encoder, earlier.package, TASK.dev), strict=True)
+    )
+    assert compared.before == pytest.approx(known / len(wider.dev))
+
+
+def predicted(encoder, package, examples):
+    with Predictor(encoder, package) as predictor:
+        return predictor.predict(examples)
+
+
+def test_going_on_with_numbers_keeps_their_scale(encoder) -> None:
+    earlier = earlier_of(encoder, NUMBERS)
+    shifted = replace(
+        NUMBERS,
+        train=tuple(e._replace(label=e.number * 3 + 7) for e in NUMBERS.train),
+    )
+    still = {**SETTINGS, "learning_rate": 1e-12}
+    last = learnt(encoder, shifted, Order(settings=still, earlier=earlier, baselines=False))
+    for name, tensor in earlier.package.tensors.items():
+        assert torch.allclose(last.tensors[name], tensor, rtol=1e-4, atol=1e-3), name
+
+
+def test_worse_is_not_published_unless_told(encoder, tmp_path) -> None:
+    store = Store.create(tmp_path, BaseRecord(encoder.name, encoder.fingerprint))
+    good = learnt(encoder, TASK, Order(settings={**SETTINGS, "epochs": 8}, baselines=False))
+    entry = publish(store, encoder, "toy", good)
+    earlier = Earlier(str(entry), store.load(entry))
+    wrong = tuple(e._replace(label="good" if e.label == "bad" else "bad") for e in TASK.train)
+    order = Order(settings={**SETTINGS, "epochs": 8}, earlier=earlier, baselines=False)
+    last = learnt(encoder, replace(TASK, train=wrong), order)
+    assert last.compared.worse
+    with pytest.raises(NotBetter) as caught:
+        publish(store, encoder, "toy", last)
+    assert caught.value.message == (
+        f"toy@1 stays: its accuracy on dev is {last.compared.before:.4f}, and after going on "
+        f"{last.compared.after:.4f}."
+    )
+    assert store.record("toy").highest == 1
+    assert str(publish(store, encoder, "toy", last, even_if_worse=True)) == "toy@2"
+
+
+def test_other_forms_of_data_or_method_do_not_go_on(encoder) -> None:
+    earlier = earlier_of(encoder)
+    with pytest.raises(ConfigError, match="has kind classification, and this data has regression"):
+        learnt(encoder, NUMBERS, Order(earlier=earlier))
+    pairs = replace(TASK, train=[e._replace(pair="x") for e in TASK.train])
+    with pytest.raises(ConfigError, match="has texts a row 1, and this data has 2"):
+        learnt(encoder, pairs, Order(earlier=earlier))
+    assert make_order(encoder.layers, earlier=earlier, size=64).earlier is earlier
+    with pytest.raises(ConfigError, match="toy@1 has size 64, and size is to be 8"):
+        make_order(encoder.layers, earlier=earlier, size=8)
+    with pytest.raises(ConfigError, match="toy@1 has method adapters, and method is to be full"):
+        make_order(encoder.layers, earlier=earlier, method="full")
+
+
+# --- half precision
+
+
+@pytest.mark.parametrize("task", [TASK, NUMBERS, TAGGED, SPANS], ids=lambda task: task.kind)
+def test_half_precision_halves_the_package_and_answers_alike(encoder, task, tmp_path) -> None:
+    store = Store.create(tmp_path, BaseRecord(encoder.name, encoder.fingerprint))
+    settings = {**SETTINGS, "epochs": 4}
+    whole = learnt(encoder, task, Order(settings=settings, baselines=False))
+    half = learnt(encoder, task, Order(settings=settings, baselines=False, precision="fp16"))
+    entry, other = publish(store, encoder, "a", whole), publish(store, encoder, "b", half)
+    a, b = store.load(entry), store.load(other)
+    assert b.manifest.precision == "fp16"
+    assert b.manifest.weights_bytes < 0.6 * a.manifest.weights_bytes
+    for name, tensor in a.tensors.items():
+        assert torch.equal(b.tensors[name], tensor.half().float())
+    # What was scored and probed is what is kept.
+    assert [p.as_dict() for p in predicted(encoder, b, task.test)] == [
+        p.as_dict() for p in half.predictions
+    ]
+
+
+def test_half_precision_is_refused_where_answers_would_change(encoder, monkeypatch) -> None:
+    from adapterbank.training import judge
+
+    real = TaskModelTensors()
+    monkeypatch.setattr(judge.TaskModel, "load_tensors", real.coarse(judge.TaskModel.load_tensors))
+    order = Order(settings={**SETTINGS, "epochs": 4}, baselines=False, precision="fp16")
+    events = list(learn(encoder, TASK, order))
+    (rounded,) = (event for event in events if isinstance(event, judge.Rounded))
+    assert rounded.precision == "fp32"
+    assert rounded.changed > 0
+    assert rounded.after < rounded.before
+    assert events[-1].manifest.precision == "fp32"
+    assert events[-1].manifest.dev["accuracy"] == rounded.before
+
+
+class TaskModelTensors:
+    """Makes the first load after training a coarse one, as if half precision had few numbers."""
+
+    def __init__(self) -> None:
+        self.loads = 0
+
+    def coarse(self, load):
+        def run(model, tensors):
+            half = {name: tensor.half().float() for name, tensor in tensors.items()}
+            rounded = all(torch.equal(half[name], tensors[name]) for name in tensors)
+            self.loads += rounded
+            load(model, {n: -t for n, t in tensors.items()} if rounded else tensors)
+
+        return run
+
+
+def test_settings_by_name() -> None:
+    order = make_order(4, size=8, lr=0.5, first_layer=2, epochs=3, activation="relu", minutes=None)
+    assert order.method.adapter.layers == (2, 3)
+    assert (order.method.adapter.size, order.method.adapter.activation) == (8, "relu")
+    assert order.settings == {"learning_rate": 0.5, "epochs": 3}
+    assert make_order(4).method.adapter.size == 32
+    with pytest.raises(ConfigError, match=r"no setting 'epoch'. Did you mean epochs\?"):
+        make_order(4, epoch=1)
+    with pytest.raises(ConfigError, match="precision is 'fp8'; choose one of fp32, fp16"):
+        make_order(4, precision="fp8")

@@ -9,20 +9,24 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from adapterbank.bank import Bank as Bank
     from adapterbank.errors import AdapterBankError as AdapterBankError
-    from adapterbank.model.adapter import AdapterConfig as AdapterConfig
     from adapterbank.model.attach import Attachment as Attachment
     from adapterbank.model.attach import attach as attach
+    from adapterbank.model.config import AdapterConfig as AdapterConfig
     from adapterbank.model.encoder import Encoder as Encoder
     from adapterbank.model.encoder import load_encoder as load_encoder
     from adapterbank.model.methods import Method as Method
     from adapterbank.model.methods import apply_method as apply_method
+    from adapterbank.tasks.predictions import Prediction as Prediction
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "AdapterBankError": "errors",
-    "AdapterConfig": "model.adapter",
+    "Bank": "bank",
+    "Prediction": "tasks.predictions",
+    "AdapterConfig": "model.config",
     "Attachment": "model.attach",
     "attach": "model.attach",
     "Encoder": "model.encoder",

@@ -8,6 +8,11 @@
     │   └── UnsupportedBase      an architecture without a row in `model/sites.py`
     ├── AttachError            attaching twice, detaching what is not attached
     ├── PackingError           a packed batch that lost its bounds, or a base that cannot pack
+    ├── BankError              a bank that is missing, damaged, or cannot be written to
+    │   ├── BankNotFound         nothing there
+    │   ├── TaskNotFound         no task or version of that name
+    │   ├── NotBetter            a version that went on from another and came out worse
+    │   └── WrongBase            a base other than the one that everything in the bank fits
     ├── PackageError           a package that is missing, damaged, or not of this base
     ├── DataError              labelled text that cannot be read
     ├── TrainingDiverged       a loss that is no number any more
@@ -58,6 +63,26 @@ class AttachError(AdapterBankError):
 
 class PackingError(AdapterBankError):
     """A packed batch without its bounds, or a base that cannot take packed batches."""
+
+
+class BankError(AdapterBankError):
+    """A bank that is missing, damaged, or cannot be written to."""
+
+
+class BankNotFound(BankError):
+    """There is no bank at that place."""
+
+
+class TaskNotFound(BankError):
+    """No task or version of that name."""
+
+
+class NotBetter(BankError):
+    """A version that went on from another and came out worse; it is not published."""
+
+
+class WrongBase(BankError):
+    """A base other than the one that everything in the bank fits."""
 
 
 class PackageError(AdapterBankError):

@@ -12,50 +12,61 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 import random
 import time
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
+from adapterbank.errors import BaseDamaged, ConfigError, NotBetter
 from adapterbank.model.count import count, total
-from adapterbank.model.encoder import Encoder
+from adapterbank.model.encoder import Encoder, fingerprint
 from adapterbank.model.methods import Method
-from adapterbank.model.task_model import TaskModel
+from adapterbank.order import Earlier, Order
 from adapterbank.store.manifest import (
     BaseRecord,
+    Confusion,
     DataRecord,
     Manifest,
     MethodRecord,
     ParameterRecord,
+    Precision,
 )
+from adapterbank.store.mount import method_of, mount
+from adapterbank.store.record import now_text
+from adapterbank.store.store import Entry, Store
 from adapterbank.tasks.batches import full_lengths
+from adapterbank.tasks.metrics import LOWER_IS_BETTER
 from adapterbank.tasks.predictions import Prediction
 from adapterbank.tasks.report import DataReport, data_report
-from adapterbank.tasks.spans import best_spans, best_threshold, null_margin
 from adapterbank.tasks.task import Example, Task
 from adapterbank.training.baselines import Baseline, feature_baseline, ngram_baseline
-from adapterbank.training.calibration import fit_temperature
 from adapterbank.training.checkpoint import Checkpoint
-from adapterbank.training.evaluate import logits_of, predictions_of, scores_of
+from adapterbank.training.evaluate import scores_of
 from adapterbank.training.features import features_of
-from adapterbank.training.loop import Epoch, Run, Scores, Step
+from adapterbank.training.judge import (
+    Judgement,
+    Rounded,
+    balance,
+    confusions,
+    dev_answers,
+    dev_scores,
+    judge,
+    round_if_it_holds,
+)
+from adapterbank.training.loop import Epoch, Run, Step
 from adapterbank.training.pace import Pace, fit_to_time, measure_pace
-from adapterbank.training.recipe import Recipe, RecipeName, make_recipe
+from adapterbank.training.recipe import Recipe
 from adapterbank.training.rows import Rows, prepare
 from adapterbank.training.start import seeded_model
+from adapterbank.verify import software, take_probes
 
-SOFTWARE = ("adapterbank", "torch", "transformers", "tokenizers")
 FEATURE_ROWS = 20_000  # of train, for the baseline on frozen features
 LOOKED_AT = 5_000  # rows whose length is measured for the report
+CONFUSIONS = 400  # a table of 20 labels
 
 
 @dataclass(frozen=True)
@@ -83,35 +94,33 @@ class Learnt:
     """The end: what the task learnt, and how good it is."""
 
     manifest: Manifest
-    """Version 1, without digests: publishing fills them in."""
+    """Without digests: publishing fills them in."""
     tensors: dict[str, Tensor]
     examples: Sequence[Example]
     """The rows of the last score: test, or dev where there is none."""
     predictions: list[Prediction]
     seconds: float
     examples_per_second: float
-
-
-Event = DataReport | Plan | Resumed | Baseline | Step | Epoch | Learnt
+    compared: Compared | None = None
 
 
 @dataclass(frozen=True)
-class Order:
-    """How a task is to be learnt."""
+class Compared:
+    """An earlier version and the one that went on from it, on the same rows of dev."""
 
-    method: Method = field(default_factory=Method)
-    recipe: RecipeName = "default"
-    settings: dict[str, Any] = field(default_factory=dict)
-    """Single settings of the recipe that differ from it."""
-    minutes: float | None = None
-    """Fit the run to this time."""
-    baselines: bool = True
+    reference: str
+    metric: str
+    before: float
+    after: float
 
-    def recipe_for(self, task: Task) -> Recipe:
-        """The recipe with all its numbers."""
-        return make_recipe(
-            self.recipe, self.method.name, len(task.train), task.kind, **self.settings
-        )
+    @property
+    def worse(self) -> bool:
+        """Whether going on has cost something."""
+        gain = self.after - self.before
+        return (-gain if self.metric in LOWER_IS_BETTER else gain) < 0
+
+
+Event = DataReport | Plan | Resumed | Baseline | Step | Epoch | Rounded | Compared | Learnt
 
 
 @dataclass(frozen=True)
@@ -134,6 +143,10 @@ def learn(
     """Learn a task on a frozen encoder. `runs` is where the run's state is kept meanwhile."""
     order = order or Order()
     began = time.perf_counter()
+    if order.earlier is not None:
+        manifest = order.earlier.package.manifest
+        order, task = _going_on(order, manifest, task)
+        encoder = encoder.pooled(manifest.pooling)
     recipe = order.recipe_for(task)
     yield _report(encoder, task, recipe)
     splits = Splits(
@@ -142,28 +155,41 @@ def learn(
             for examples in (task.train, task.dev, task.test)
         )
     )
+    before = _earlier_score(encoder, task, splits.dev, order.earlier) if order.earlier else None
     place = _place(runs, encoder, task, order, recipe)
     pace = Speedometer()
-    with seeded_model(encoder, task, order.method, recipe) as model:
+    tensors = order.earlier.package.tensors if order.earlier else None
+    with seeded_model(encoder, task, order.method, recipe, tensors) as model:
         run = Run(
-            model, splits.train, recipe, lambda: _dev_scores(model, task, splits.dev), task.metric
+            model, splits.train, recipe, lambda: dev_scores(model, task, splits.dev), task.metric
         )
         for event in _train(run, splits, order, place, resume, began):
             pace.see(event)
             yield event
-        judgement = _judge(model, task, splits)
+        precision: Precision = "fp32"
+        if order.precision == "fp16":
+            rounded = round_if_it_holds(model, task, splits.dev)
+            precision = rounded.precision
+            yield rounded
+        judgement = judge(model, task, splits.dev, splits.test)
+        probes = take_probes(encoder, model)
         tensors = {name: tensor.clone() for name, tensor in model.tensors().items()}
+    compared = None
+    if order.earlier is not None and before is not None:
+        after = judgement.dev[task.metric]
+        compared = Compared(order.earlier.reference, task.metric, before, after)
+        yield compared
     baselines = []
     if order.baselines and task.kind != "span":
         for baseline in _baselines(encoder, task, splits):
             baselines.append(baseline)
             yield baseline
     manifest = replace(
-        _manifest(encoder, task, order.method, run.recipe),
-        dev=judgement.dev,
-        test=judgement.test,
-        temperature=judgement.temperature,
-        threshold=judgement.threshold,
+        _manifest(encoder, task, order.method, run.recipe, judgement),
+        note=order.note,
+        precision=precision,
+        probes=probes,
+        origin=order.earlier.reference if order.earlier else "",
         baselines={baseline.name: baseline.test or baseline.dev for baseline in baselines},
     )
     yield Learnt(
@@ -173,9 +199,57 @@ def learn(
         judgement.predictions,
         time.perf_counter() - began,
         pace.examples_per_second,
+        compared,
     )
     if place is not None:  # the caller has kept the result by now
         place.remove()
+
+
+def publish(
+    store: Store, encoder: Encoder, name: str, learnt: Learnt, *, even_if_worse: bool = False
+) -> Entry:
+    """Put what was learnt into the bank as the task's next version."""
+    compared = learnt.compared
+    if compared is not None and compared.worse and not even_if_worse:
+        raise NotBetter(
+            f"{compared.reference} stays: its {compared.metric} on dev is {compared.before:.4f}, "
+            f"and after going on {compared.after:.4f}.",
+            "Publish it all the same with --even-if-worse, or go on with other rows or settings.",
+        )
+    if fingerprint(encoder.model, encoder.stored) != encoder.fingerprint:
+        raise BaseDamaged(
+            f"The base {encoder.name} has changed in memory since it was loaded.",
+            "Nothing was published: load it again and repeat.",
+        )
+    return store.publish(name, learnt.manifest, learnt.tensors)
+
+
+def _going_on(order: Order, earlier: Manifest, task: Task) -> tuple[Order, Task]:
+    """The order with the earlier version's method, the task with its labels first."""
+    for what, before, now in (
+        ("kind", earlier.kind, task.kind),
+        ("texts a row", 1 + earlier.pair, 1 + task.pairs),
+    ):
+        if before != now:
+            raise ConfigError(
+                f"The earlier version has {what} {before}, and this data has {now}.",
+                "Go on with data of the same form, or learn a task of another name.",
+            )
+    new = tuple(label for label in task.labels if label not in earlier.labels)
+    # Two classes have a positive one; with a third there is none.
+    positive, metric = earlier.positive, earlier.metric
+    if new and positive:
+        positive, metric = "", "accuracy" if metric == "f1" else metric
+    task = replace(task, labels=(*earlier.labels, *new), positive=positive, metric=metric)
+    return replace(order, method=method_of(earlier)), task
+
+
+def _earlier_score(encoder: Encoder, task: Task, dev: Rows, earlier: Earlier) -> float:
+    """What the earlier version reaches on dev. It cannot name labels that came later."""
+    with mount(encoder, earlier.package) as model:
+        known = replace(task, labels=earlier.package.manifest.labels)
+        answers = dev_answers(model, known, dev)
+    return scores_of(task, dev.examples, answers)[task.metric]
 
 
 class Speedometer:
@@ -226,36 +300,6 @@ def _beside(pace: Pace, order: Order, splits: Splits) -> float:
     return 2 * dev + test + (train + dev + test if order.baselines else 0.0)
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """What dev settles, and the scores that follow."""
-
-    temperature: float
-    threshold: float | None
-    dev: Scores
-    test: Scores
-    predictions: list[Prediction]
-    """Of test; of dev where there is no test."""
-
-
-def _judge(model: TaskModel, task: Task, splits: Splits) -> Judgement:
-    logits = logits_of(model, splits.dev)
-    temperature = 1.0
-    if task.kind in ("classification", "multi-label"):
-        temperature = fit_temperature(task.kind, logits, splits.dev.targets.numpy())
-    threshold = _threshold(splits.dev, logits)
-
-    def answers(rows: Rows, logits: NDArray[np.float32]) -> list[Prediction]:
-        return predictions_of(task, rows, logits, temperature=temperature, threshold=threshold)
-
-    predictions = answers(splits.dev, logits)
-    dev, test = scores_of(task, task.dev, predictions), {}
-    if task.test:
-        predictions = answers(splits.test, logits_of(model, splits.test))
-        test = scores_of(task, task.test, predictions)
-    return Judgement(temperature, threshold, dev, test, predictions)
-
-
 def _report(encoder: Encoder, task: Task, recipe: Recipe) -> DataReport:
     limit = min(recipe.max_length, encoder.max_length)
     lengths = {
@@ -264,23 +308,6 @@ def _report(encoder: Encoder, task: Task, recipe: Recipe) -> DataReport:
         if examples
     }
     return data_report(task, lengths, limit)
-
-
-def _dev_scores(model: TaskModel, task: Task, dev: Rows) -> Scores:
-    logits = logits_of(model, dev)
-    threshold = _threshold(dev, logits)
-    predictions = predictions_of(task, dev, logits, threshold=threshold)
-    return scores_of(task, dev.examples, predictions)
-
-
-def _threshold(dev: Rows, logits: NDArray[np.float32]) -> float | None:
-    """Of a span task with unanswerable questions: the one that dev likes best."""
-    if dev.windows is None:
-        return None
-    answers = best_spans(dev.windows, logits[:, 0], logits[:, 1], n_best=1)
-    margins = [null_margin(found) for found in answers]
-    texts = [found[0].text if found else "" for found in answers]
-    return best_threshold(dev.examples, margins, texts)
 
 
 def _baselines(encoder: Encoder, task: Task, splits: Splits) -> Iterator[Baseline]:
@@ -306,6 +333,7 @@ def _place(
         "method": repr(order.method),
         "recipe": recipe.as_dict(),
         "minutes": order.minutes,
+        "earlier": order.earlier.package.manifest.weights_sha256 if order.earlier else None,
         "torch": metadata.version("torch"),
     }
     digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
@@ -322,7 +350,9 @@ def data_digest(task: Task) -> str:
     return digest.hexdigest()
 
 
-def _manifest(encoder: Encoder, task: Task, method: Method, recipe: Recipe) -> Manifest:
+def _manifest(
+    encoder: Encoder, task: Task, method: Method, recipe: Recipe, judgement: Judgement
+) -> Manifest:
     counted = count(
         encoder.model.config,
         method,
@@ -330,17 +360,21 @@ def _manifest(encoder: Encoder, task: Task, method: Method, recipe: Recipe) -> M
         kind=task.kind,
         with_pooler=encoder.pooling == "pooler",
     )
+    confused = confusions(task, task.test or task.dev, judgement.predictions)
     return Manifest(
         task=task.name,
-        version=1,
-        created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        created=now_text(),
         kind=task.kind,
         labels=task.labels,
         pair=task.pairs,
         metric=task.metric,
         positive=task.positive,
         columns=task.columns,
-        dev={},
+        dev=judgement.dev,
+        test=judgement.test,
+        confusion=tuple(Confusion(*pair, rows) for pair, rows in confused.most_common(CONFUSIONS)),
+        temperature=judgement.temperature,
+        threshold=judgement.threshold,
         method=MethodRecord(method.name, method.top_k),
         adapter=method.adapter if method.name == "adapters" else None,
         pooling=encoder.pooling,
@@ -349,11 +383,11 @@ def _manifest(encoder: Encoder, task: Task, method: Method, recipe: Recipe) -> M
         data=DataRecord(
             {"train": len(task.train), "dev": len(task.dev), "test": len(task.test)},
             data_digest(task),
+            balance(task),
         ),
         base=BaseRecord(encoder.name, encoder.fingerprint),
         parameters=ParameterRecord(
             counted.trained, counted.percent_of_base, counted.percent_without_embeddings
         ),
-        software={name: metadata.version(name) for name in SOFTWARE}
-        | {"python": platform.python_version()},
+        software=software(encoder),
     )

@@ -101,15 +101,17 @@ class Sweep:
 
 def work(arguments: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """One trial, in a process of its own."""
-    from adapterbank.learn import Learnt, Order, learn
+    from adapterbank.learn import Learnt, learn
     from adapterbank.model.encoder import load_encoder
+    from adapterbank.order import make_order
     from adapterbank.store.package import write_package
     from adapterbank.training.loop import Epoch, Step
 
     task = read_task(Path(arguments["data"]))
     encoder = load_encoder(arguments["base"], device=arguments["device"])
-    method, recipe, settings = split_settings(arguments["settings"], encoder.layers)
-    order = Order(method, recipe, {**settings, "seed": arguments["seed"]}, baselines=False)
+    order = make_order(
+        encoder.layers, **arguments["settings"], seed=arguments["seed"], baselines=False
+    )
     package, record = Path(arguments["package"]), Path(arguments["record"])
     for event in learn(encoder, task, order, runs=package.parent, resume=True):
         if isinstance(event, Step):
@@ -134,21 +136,6 @@ def _record(arguments: dict[str, Any], learnt: Learnt) -> dict[str, Any]:
         "software": manifest.software,
         "seconds": learnt.seconds,
     }
-
-
-def split_settings(settings: dict[str, Any], layers: int) -> tuple[Any, Any, dict[str, Any]]:
-    """Method, recipe name and the recipe's own settings."""
-    from adapterbank.model.methods import make_method
-
-    rest = dict(settings)
-    method = make_method(
-        rest.pop("method", "adapters"),
-        size=rest.pop("size", 32),
-        top_k=rest.pop("top_k", 1),
-        first_layer=rest.pop("first_layer", 0),
-        layers=layers,
-    )
-    return method, rest.pop("recipe", "default"), rest
 
 
 def _write(path: Path, record: dict[str, Any]) -> None:

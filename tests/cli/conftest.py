@@ -98,3 +98,12 @@ def cli(tmp_path, monkeypatch) -> Run:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ADAPTERBANK_DATA", raising=False)
     return partial(call, ADAPTERBANK_BANK=str(tmp_path / "bank"))
+
+
+def weights_of(bank: Path, reference: str) -> Path:
+    """The weights file of a version."""
+    from adapterbank.store.store import Store
+
+    entry = Store.open(bank).find(reference)
+    packages = bank / "tasks" / "default" / entry.task / "packages"
+    return packages / entry.version.package / "weights.safetensors"

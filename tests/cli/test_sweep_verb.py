@@ -10,12 +10,14 @@ import sys
 import time
 from pathlib import Path
 
+from cli.conftest import weights_of
+
 GRID = "size = [2, 4]\nepochs = [2]\nbatch_size = [16]\n"
 
 
 def records(bank: Path) -> dict[str, dict]:
     found = {}
-    for path in bank.glob(".runs/mood/sweep-*/trials/*.json"):
+    for path in bank.glob(".runs/default/mood/sweep-*/trials/*.json"):
         record = json.loads(path.read_text())
         record.pop("seconds")
         found[record.pop("id")] = record
@@ -50,10 +52,7 @@ def test_stopped_and_resumed(base, data, tmp_path) -> None:
     assert whole["candidates"] == stopped["candidates"]
     assert len(whole["candidates"]) == 2
     assert records(tmp_path / "whole") == records(tmp_path / "stopped")
-    weights = [
-        (tmp_path / bank / "mood" / "1" / "weights.safetensors").read_bytes()
-        for bank in ("whole", "stopped")
-    ]
+    weights = [weights_of(tmp_path / bank, "mood@1").read_bytes() for bank in ("whole", "stopped")]
     assert weights[0] == weights[1]
 
     # Once more: nothing is left to run, nothing is published twice.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import QUICK
+from cli.conftest import QUICK, weights_of
 
 KEYS = {
     "task", "version", "kind", "labels", "metric", "dev", "test", "trained_parameters",
@@ -54,15 +54,13 @@ def test_classification(cli, base, data, tmp_path) -> None:
 
     again = trained(cli, base, "mood", data / "rows.csv")
     assert again["version"] == 2
-    first, second = (
-        (tmp_path / "bank" / "mood" / v / "weights.safetensors").read_bytes() for v in "12"
-    )
+    first, second = (weights_of(tmp_path / "bank", f"mood@{v}").read_bytes() for v in "12")
     assert first == second  # the same data, settings and seed
     assert cli("predict", "mood@1", "good").returncode == 0
     missing = cli("predict", "mood@7", "good")
     assert (missing.returncode, missing.stderr) == (
         1,
-        "error: Task 'mood' has no version '7'. It has: 1, 2.\n",
+        "error: Task 'mood' has no version 7. It has: 1, 2.\n",
     )
 
 
@@ -205,7 +203,7 @@ def test_killed_at_any_moment_and_resumed_ends_in_the_same_bytes(base, data, tmp
                 process = subprocess.Popen(
                     [*command, "--resume"], env=environment, stderr=subprocess.PIPE, text=True
                 )
-                state = tmp_path / bank / ".runs" / "mood"
+                state = tmp_path / bank / ".runs" / "default" / "mood"
                 before = _stamp(state)
                 while process.poll() is None and _stamp(state) == before:
                     time.sleep(0.01)
@@ -219,8 +217,8 @@ def test_killed_at_any_moment_and_resumed_ends_in_the_same_bytes(base, data, tmp
         )
         assert done.returncode == 0, done.stderr
         assert ("Going on from step" in done.stderr) == (bank == "killed")
-        weights[bank] = (tmp_path / bank / "mood" / "1" / "weights.safetensors").read_bytes()
-        assert not list((tmp_path / bank / ".runs" / "mood").iterdir())
+        weights[bank] = weights_of(tmp_path / bank, "mood@1").read_bytes()
+        assert not list((tmp_path / bank / ".runs" / "default" / "mood").iterdir())
     assert weights["whole"] == weights["killed"]
 
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapterbank.errors import ConfigError
-from adapterbank.model.adapter import ACTIVATIONS, Adapter, AdapterConfig
+from adapterbank.model.adapter import ACTIVATIONS, Adapter
+from adapterbank.model.config import AdapterConfig
 
 
 def tanh_gelu(x: torch.Tensor) -> torch.Tensor:

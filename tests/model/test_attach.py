@@ -10,8 +10,8 @@ from torch import nn
 from transformers import AutoModel, AutoModelForSequenceClassification, BertConfig, BertModel
 
 from adapterbank.errors import AttachError, ConfigError, UnsupportedBase
-from adapterbank.model.adapter import AdapterConfig
 from adapterbank.model.attach import attach
+from adapterbank.model.config import AdapterConfig
 from adapterbank.model.encoder import fingerprint
 from adapterbank.model.methods import Method, apply_method
 from adapterbank.model.sites import SITES, sites_of

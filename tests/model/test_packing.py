@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from adapterbank.errors import PackingError
-from adapterbank.model.adapter import AdapterConfig
 from adapterbank.model.attention import Bounds, PackedAttention
+from adapterbank.model.config import AdapterConfig
 from adapterbank.model.encoder import Encoder
 from adapterbank.model.heads import mean_pool
 from adapterbank.model.methods import Method

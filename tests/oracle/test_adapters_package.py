@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,17 +14,6 @@ from tiny import padded, rows, tiny
 
 ROOT = Path(__file__).parents[2]
 ORACLE = Path(__file__).with_name("adapters_outputs.py")
-
-
-@pytest.fixture(scope="session")
-def peers_python() -> Path:
-    made = subprocess.run(
-        [sys.executable, ROOT / "benchmarks" / "peers.py"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return Path(made.stdout.strip())
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from adapterbank.errors import ConfigError, TrainingDiverged, UnsupportedBase
-from adapterbank.model.adapter import AdapterConfig
+from adapterbank.model.config import AdapterConfig
 from adapterbank.model.encoder import fingerprint, load_encoder
 from adapterbank.model.methods import Method
 from adapterbank.training.evaluate import logits_of, predictions_of, scores_of

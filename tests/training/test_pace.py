@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from adapterbank.model.adapter import AdapterConfig
+from adapterbank.model.config import AdapterConfig
 from adapterbank.model.encoder import load_encoder
 from adapterbank.model.methods import Method
 from adapterbank.tasks.batches import Encoded

@@ -9,6 +9,7 @@ import typer
 
 from adapterbank.cli.options import (
     BankOption,
+    BaseOption,
     DeviceOption,
     EncodingOption,
     LabelColumn,
@@ -16,7 +17,6 @@ from adapterbank.cli.options import (
     PairColumn,
     TaskName,
     TextColumn,
-    bank_folder,
 )
 from adapterbank.cli.output import JSON_HELP, print_classes, print_json, print_table
 from adapterbank.cli.predict import AT_ONCE, chunks
@@ -36,6 +36,7 @@ def evaluate(
     label_names: LabelNames = None,
     encoding: EncodingOption = "utf-8",
     bank: BankOption = "bank",
+    base: BaseOption = None,
     device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
@@ -49,17 +50,17 @@ def evaluate(
 
       adapterbank evaluate answers --data squad-dev.json --json
     """
-    from adapterbank.model.encoder import load_encoder
+    from adapterbank.bank import Bank
     from adapterbank.serving.predictor import Predictor
-    from adapterbank.store.package import read_package
-    from adapterbank.store.store import find
     from adapterbank.tasks.load import read_examples
     from adapterbank.tasks.metrics import per_class
     from adapterbank.tasks.task import Task
     from adapterbank.training.evaluate import scores_of
     from adapterbank.training.mistakes import mistakes
 
-    package = read_package(find(bank_folder(bank), task))
+    home = Bank.open(bank, base, device=device, create=False)
+    entry = home.store.find(task)
+    package = home.store.load(entry)
     manifest = package.manifest
     known = manifest.columns if not data.endswith(".json") else {}
     examples = list(
@@ -75,13 +76,12 @@ def evaluate(
             encoding=encoding,
         )
     )
-    encoder = load_encoder(manifest.base.name, device=device, pooling=manifest.pooling)
-    with Predictor(encoder, package) as predictor:
+    with Predictor(home.encoder, package) as predictor:
         predictions = [
             answer for some in chunks(examples, AT_ONCE) for answer in predictor.predict(some)
         ]
     about = Task(
-        manifest.task,
+        entry.task,
         manifest.labels,
         (),
         examples,
@@ -100,8 +100,8 @@ def evaluate(
     if as_json:
         print_json(
             {
-                "task": manifest.task,
-                "version": manifest.version,
+                "task": entry.task,
+                "version": entry.version.version,
                 "rows": len(examples),
                 "metric": manifest.metric,
                 "scores": scores,
@@ -111,7 +111,7 @@ def evaluate(
         )
         return
     print_table(
-        f"{manifest.task}@{manifest.version} on {len(examples):,} rows",
+        f"{entry} on {len(examples):,} rows",
         ("metric", "score"),
         [(name, f"{value:.4f}") for name, value in scores.items()],
     )

@@ -7,7 +7,23 @@ import sys
 
 import typer
 
-from adapterbank.cli import demo, doctor, evaluate, params, predict, sweep, train
+from adapterbank.cli import (
+    carry,
+    demo,
+    doctor,
+    evaluate,
+    params,
+    predict,
+    remove,
+    rollback,
+    show,
+    stream,
+    sweep,
+    tasks,
+    train,
+    verify,
+)
+from adapterbank.cli.grouped import grouped
 from adapterbank.errors import AdapterBankError
 
 app = typer.Typer(
@@ -21,10 +37,19 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
-app.command("train")(train.train)
-app.command("sweep")(sweep.sweep)
+app.command("train")(grouped(train.train))
+app.command("sweep")(grouped(sweep.sweep))
+app.command("stream")(stream.stream)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
+app.command("tasks")(tasks.tasks)
+app.command("show")(show.show)
+app.command("verify")(verify.verify)
+app.command("rollback")(rollback.rollback)
+app.command("remove")(remove.remove)
+app.command("gc")(remove.gc)
+app.command("export")(carry.export)
+app.command("import")(carry.import_)
 app.command("params")(params.params)
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-
-from adapterbank.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from adapterbank.tasks.task import Task
@@ -20,33 +18,17 @@ BankOption = Annotated[
     typer.Option(
         "--bank",
         envvar="ADAPTERBANK_BANK",
-        metavar="FOLDER",
-        help="Where tasks are kept.",
+        metavar="URL",
+        help="Where tasks are kept: a folder, or a URL that fsspec knows.",
     ),
 ]
 BaseOption = Annotated[
-    str, typer.Option("--base", metavar="NAME", help="A base: minilm, a folder or a hub id.")
-]
-TrainFile = Annotated[
     str | None,
     typer.Option(
-        "--train",
-        metavar="F",
-        help="Labelled rows: csv, tsv, jsonl, parquet, SQuAD's json, or hub:NAME. "
-        "Without it TASK names a task of the catalogue or a bundled sample.",
-    ),
-]
-DevFile = Annotated[
-    str | None, typer.Option("--dev", metavar="F", help="Rows to select by; else cut from train.")
-]
-TestFile = Annotated[
-    str | None,
-    typer.Option("--test", metavar="F", help="Rows that only the last score sees; else cut."),
-]
-KindOption = Annotated[
-    str | None,
-    typer.Option(
-        help="classification, pair-classification, multi-label, regression or span; else found."
+        "--base",
+        metavar="NAME",
+        help="The bank's base where it is now: minilm, a folder or a hub id. "
+        "A new bank is on minilm if none is given.",
     ),
 ]
 TextColumn = Annotated[str | None, typer.Option(metavar="C", help="The column with the text.")]
@@ -56,65 +38,80 @@ LabelNames = Annotated[
     str | None,
     typer.Option(metavar="A,B,…", help="Names of the integer labels 0, 1, … in order."),
 ]
-MetricOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="The score to select by; else the kind's usual.")
-]
 EncodingOption = Annotated[
     str, typer.Option(metavar="NAME", help="Of the files, where they are not UTF-8.")
-]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out, and count them.")]
-FolderOption = Annotated[
-    str | None,
-    typer.Option(
-        "--folder",
-        metavar="F",
-        help="Where the catalogue's data is: GLUE's own folders, or 'hub'; else $ADAPTERBANK_DATA.",
-    ),
 ]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda …")]
 
 
-def load_data(
-    name: str,
-    train: str | None,
-    dev: str | None,
-    test: str | None,
-    *,
-    folder: str | None = None,
-    label_names: str | None = None,
-    metric: str | None = None,
-    **options: Any,
-) -> Task:
-    """The task that the options describe."""
-    from adapterbank.tasks.load import load_task
+@dataclass(frozen=True)
+class DataOptions:
+    """Where the labelled rows of a task are, and how they are read."""
 
-    if train is not None:
-        names = [each.strip() for each in label_names.split(",")] if label_names else None
+    train: Annotated[
+        str | None,
+        typer.Option(
+            metavar="F",
+            help="Labelled rows: csv, tsv, jsonl, parquet, SQuAD's json, or hub:NAME. "
+            "Without it TASK names a task of the catalogue or a bundled sample.",
+        ),
+    ] = None
+    dev: Annotated[
+        str | None, typer.Option(metavar="F", help="Rows to select by; else cut from train.")
+    ] = None
+    test: Annotated[
+        str | None,
+        typer.Option(metavar="F", help="Rows that only the last score sees; else cut."),
+    ] = None
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help="classification, pair-classification, multi-label, regression or span; else found."
+        ),
+    ] = None
+    text_column: TextColumn = None
+    pair_column: PairColumn = None
+    label_column: LabelColumn = None
+    label_names: LabelNames = None
+    metric: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The score to select by; else the kind's usual."),
+    ] = None
+    encoding: EncodingOption = "utf-8"
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave bad rows out, and count them.")
+    ] = False
+    folder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="F",
+            help="Where the catalogue's data is: GLUE's own folders, or 'hub'; "
+            "else $ADAPTERBANK_DATA.",
+        ),
+    ] = None
+
+    def load(self, name: str, seed: int) -> Task:
+        """The task that they describe."""
+        from adapterbank.store.names import check_name
+        from adapterbank.tasks.known import known_task
+        from adapterbank.tasks.load import load_task
+
+        name = check_name(name)
+        if self.train is None:
+            return known_task(name, self.folder, seed).named(name)
+        names = self.label_names
         return load_task(
-            name, train, dev=dev, test=test, label_names=names, metric=metric or "", **options
+            name,
+            self.train,
+            dev=self.dev,
+            test=self.test,
+            kind=self.kind,
+            text_column=self.text_column,
+            pair_column=self.pair_column,
+            label_column=self.label_column,
+            label_names=[each.strip() for each in names.split(",")] if names else None,
+            metric=self.metric or "",
+            encoding=self.encoding,
+            skip_bad=self.skip_bad,
+            seed=seed,
         )
-    return _known_task(name, folder, options["seed"])
-
-
-def _known_task(name: str, folder: str | None, seed: int) -> Task:
-    """A bundled sample or a task of the catalogue."""
-    from adapterbank.tasks.catalog import catalog_names, load_catalog_task
-    from adapterbank.tasks.samples import SAMPLES, load_sample
-
-    short = name.rpartition("/")[2]
-    if short in SAMPLES:
-        return load_sample(short)
-    if short in catalog_names():
-        return load_catalog_task(short, folder=folder, seed=seed)
-    raise DataError(
-        f"Where are the rows of {name!r}?",
-        f"Give --train FILE, or the name of a sample ({', '.join(SAMPLES)}) or of a task of the "
-        "catalogue (mrpc, sst2, sms_spam …).",
-    )
-
-
-def bank_folder(bank: str) -> Path:
-    """The folder of a bank."""
-    if "://" in bank:
-        raise ConfigError(f"--bank is {bank!r}; a bank is a folder.", "Give a path.")
-    return Path(bank).expanduser()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from adapterbank.tasks.metrics import ClassRow
@@ -49,3 +49,18 @@ def print_classes(title: str, classes: Sequence[ClassRow]) -> None:
             for row in sorted(classes, key=lambda row: row.f1)
         ],
     )
+
+
+T = TypeVar("T")
+
+
+def steps(items: Iterable[T], what: str) -> Iterator[T]:
+    """The items, with a count on stderr while they come; silent where there is no terminal."""
+    from rich.console import Console
+    from rich.progress import Progress, TextColumn
+
+    console = Console(stderr=True)
+    columns = TextColumn("{task.completed} " + what)
+    quiet = not console.is_terminal
+    with Progress(columns, console=console, transient=True, disable=quiet) as bar:
+        yield from bar.track(items, total=None)

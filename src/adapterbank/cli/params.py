@@ -38,7 +38,7 @@ def params(
 
       adapterbank params --arch bert-base --method top-k --top-k 3 --json
     """
-    from adapterbank.model.adapter import AdapterConfig
+    from adapterbank.model.config import AdapterConfig
     from adapterbank.model.count import count
     from adapterbank.model.encoder import read_config
     from adapterbank.model.methods import Method

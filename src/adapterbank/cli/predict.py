@@ -13,12 +13,12 @@ import typer
 
 from adapterbank.cli.options import (
     BankOption,
+    BaseOption,
     DeviceOption,
     EncodingOption,
     PairColumn,
     TaskName,
     TextColumn,
-    bank_folder,
 )
 from adapterbank.errors import AdapterBankError, ConfigError, DataError
 
@@ -55,6 +55,7 @@ def predict(
     pair_column: PairColumn = None,
     encoding: EncodingOption = "utf-8",
     bank: BankOption = "bank",
+    base: BaseOption = None,
     device: DeviceOption = "auto",
     as_json: Annotated[
         bool, typer.Option("--json", help="JSON lines, one an input, with all probabilities.")
@@ -76,17 +77,15 @@ def predict(
 
       adapterbank predict mrpc --file test.tsv --format glue --out MRPC.tsv
     """
-    from adapterbank.model.encoder import load_encoder
-    from adapterbank.serving.predictor import Predictor
-    from adapterbank.store.package import read_package
-    from adapterbank.store.store import find
-
     if out is not None and file is None:
         raise ConfigError("--out goes with --file.", "Give --file too, or redirect the output.")
-    package = read_package(find(bank_folder(bank), task))
+    from adapterbank.bank import Bank
+    from adapterbank.serving.predictor import Predictor
+
+    home = Bank.open(bank, base, device=device, create=False)
+    package = home.store.load(home.store.find(task))
     manifest = package.manifest
-    encoder = load_encoder(manifest.base.name, device=device, pooling=manifest.pooling)
-    with Predictor(encoder, package) as predictor:
+    with Predictor(home.encoder, package) as predictor:
         if form is not None:
             _glue(predictor, form, task, file, out)
         elif file is not None and file.suffix.lower() == ".json":

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 if TYPE_CHECKING:
     from adapterbank.learn import Event, Learnt, Plan
     from adapterbank.training.baselines import Baseline
+    from adapterbank.training.judge import Rounded
     from adapterbank.training.loop import Epoch, Step
 
 LINE_EVERY = 30.0  # seconds between plain lines within an epoch
@@ -65,9 +66,10 @@ class Follower:
 
     def see(self, event: Event) -> None:
         """Show one event."""
-        from adapterbank.learn import Plan, Resumed
+        from adapterbank.learn import Compared, Plan, Resumed
         from adapterbank.tasks.report import DataReport
         from adapterbank.training.baselines import Baseline
+        from adapterbank.training.judge import Rounded
         from adapterbank.training.loop import Epoch, Step
 
         match event:
@@ -84,6 +86,13 @@ class Follower:
                 self._step(event)
             case Epoch():
                 self._epoch(event)
+            case Rounded():
+                self.say(describe_rounding(event))
+            case Compared():
+                self.say(
+                    f"On the same dev rows: {event.reference} {event.metric} {event.before:.4f}, "
+                    f"after going on {event.after:.4f}."
+                )
 
     def say(self, line: str) -> None:
         """One line for people."""
@@ -125,6 +134,15 @@ def describe(plan: Plan) -> str:
         f"Expected: {clock(plan.seconds)} for {epochs} ({plan.steps} steps of {recipe.batch_size} "
         f"rows, learning rate {recipe.learning_rate:g}); {plan.trained_parameters:,} parameters "
         f"to train, {plan.package_bytes / 1e6:.1f} MB to keep."
+    )
+
+
+def describe_rounding(rounded: Rounded) -> str:
+    """What half precision changed, in a sentence."""
+    kept = "kept in fp16" if rounded.precision == "fp16" else "too much, so kept in fp32"
+    return (
+        f"Rounded to fp16: {rounded.changed} of {rounded.rows} answers on dev change, the score "
+        f"from {rounded.before:.4f} to {rounded.after:.4f}: {kept}."
     )
 
 

@@ -4,41 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adapterbank.cli.options import (
-    BankOption,
-    BaseOption,
-    DevFile,
-    DeviceOption,
-    EncodingOption,
-    FolderOption,
-    KindOption,
-    LabelColumn,
-    LabelNames,
-    MetricOption,
-    PairColumn,
-    SkipBad,
-    TaskName,
-    TestFile,
-    TextColumn,
-    TrainFile,
-    bank_folder,
-    load_data,
-)
+from adapterbank.cli.options import BankOption, BaseOption, DataOptions, DeviceOption, TaskName
 from adapterbank.cli.output import JSON_HELP, print_json, print_table
 from adapterbank.errors import ConfigError
 
 if TYPE_CHECKING:
+    from adapterbank.store.store import Store
     from adapterbank.sweeps import Sweep
     from adapterbank.training.sweep import Candidate
 
 
 def sweep(
     task: TaskName,
+    rows: DataOptions,
     grid: Annotated[
         str,
         typer.Option(
@@ -46,21 +29,9 @@ def sweep(
         ),
     ] = "quick",
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each setting.")] = 1,
-    train: TrainFile = None,
-    dev: DevFile = None,
-    test: TestFile = None,
-    kind: KindOption = None,
-    text_column: TextColumn = None,
-    pair_column: PairColumn = None,
-    label_column: LabelColumn = None,
-    label_names: LabelNames = None,
-    metric: MetricOption = None,
-    encoding: EncodingOption = "utf-8",
-    skip_bad: SkipBad = False,
-    folder: FolderOption = None,
     seed: Annotated[int, typer.Option(help="Of the splits.")] = 0,
     bank: BankOption = "bank",
-    base: BaseOption = "minilm",
+    base: BaseOption = None,
     device: DeviceOption = "auto",
     on: Annotated[str, typer.Option("--on", help="Where trials run: local.")] = "local",
     processes: Annotated[
@@ -86,38 +57,21 @@ def sweep(
     from adapterbank.training.sweep import read_grid, trials
 
     every = trials(read_grid(grid), seeds)
-    data = load_data(
-        task,
-        train,
-        dev,
-        test,
-        folder=folder,
-        label_names=label_names,
-        metric=metric,
-        kind=kind,
-        text_column=text_column,
-        pair_column=pair_column,
-        label_column=label_column,
-        encoding=encoding,
-        skip_bad=skip_bad,
-        seed=seed,
-    )
+    data = rows.load(task, seed)
+    from adapterbank.bank import Bank
     from adapterbank.compute.local import LocalCompute
     from adapterbank.learn import data_digest
-    from adapterbank.store.names import check_name
-    from adapterbank.store.store import RUNS
     from adapterbank.sweeps import Sweep
 
-    data = data.named(check_name(task))
-    # Trials of one task on one base share a folder: a larger grid finds the smaller one's done.
-    about = json.dumps([data_digest(data), base]).encode()
-    home = bank_folder(bank)
-    place = home / RUNS / task / f"sweep-{hashlib.sha256(about).hexdigest()[:12]}"
-    swept = Sweep(place, base, device, every)
+    store = Bank.open(bank, base, device=device).store
+    # Trials of one task share a folder: a larger grid finds the smaller one's done.
+    about = json.dumps([data_digest(data), store.base.fingerprint]).encode()
+    place = store.runs(task) / f"sweep-{hashlib.sha256(about).hexdigest()[:12]}"
+    swept = Sweep(place, base or store.base.name, device, every)
     swept.open(data)
     _follow(swept, LocalCompute(processes))
     candidates = swept.winner(data.metric)
-    version = _publish(swept, candidates[0], home, task)
+    version = _publish(swept, candidates[0], store, task)
     report = {
         "task": task,
         "version": version,
@@ -169,10 +123,9 @@ def _follow(swept: Sweep, compute: Any) -> None:
                 console.print(f"{trial}: failed: {event.payload['message']}", markup=False)
 
 
-def _publish(swept: Sweep, winner: Candidate, home: Any, task: str) -> int:
+def _publish(swept: Sweep, winner: Candidate, store: Store, task: str) -> int:
     """Publish the winner, once: a finished sweep that is run again says what it published."""
     from adapterbank.store.package import read_package
-    from adapterbank.store.store import publish
 
     mark = swept.folder / "published.json"
     if mark.is_file():
@@ -180,11 +133,10 @@ def _publish(swept: Sweep, winner: Candidate, home: Any, task: str) -> int:
         if before["trial"] == winner.best_trial:
             return int(before["version"])
     package = read_package(swept.package_of(winner.best_trial))
-    manifest = publish(home, replace(package.manifest, task=task), package.tensors)
-    mark.write_text(
-        json.dumps({"trial": winner.best_trial, "version": manifest.version}) + "\n", "utf-8"
-    )
-    return manifest.version
+    entry = store.publish(task, package.manifest, package.tensors)
+    version = entry.version.version
+    mark.write_text(json.dumps({"trial": winner.best_trial, "version": version}) + "\n", "utf-8")
+    return version
 
 
 def _show(report: dict[str, Any], candidates: list[Candidate]) -> None:

@@ -3,66 +3,44 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adapterbank.cli.options import (
-    BankOption,
-    BaseOption,
-    DevFile,
-    DeviceOption,
-    EncodingOption,
-    FolderOption,
-    KindOption,
-    LabelColumn,
-    LabelNames,
-    MetricOption,
-    PairColumn,
-    SkipBad,
-    TaskName,
-    TestFile,
-    TextColumn,
-    TrainFile,
-    bank_folder,
-    load_data,
-)
+from adapterbank.cli.options import BankOption, BaseOption, DataOptions, DeviceOption, TaskName
 from adapterbank.cli.output import JSON_HELP, print_classes, print_json, print_table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from adapterbank.learn import Event, Learnt
+    from adapterbank.learn import Learnt
+    from adapterbank.model.encoder import Encoder
+    from adapterbank.order import Order
     from adapterbank.store.manifest import Manifest
+    from adapterbank.store.store import Entry
     from adapterbank.tasks.task import Task
 
 
 def train(
     task: TaskName,
-    train: TrainFile = None,
-    dev: DevFile = None,
-    test: TestFile = None,
-    kind: KindOption = None,
-    text_column: TextColumn = None,
-    pair_column: PairColumn = None,
-    label_column: LabelColumn = None,
-    label_names: LabelNames = None,
-    metric: MetricOption = None,
-    encoding: EncodingOption = "utf-8",
-    skip_bad: SkipBad = False,
-    folder: FolderOption = None,
+    rows: DataOptions,
     bank: BankOption = "bank",
-    base: BaseOption = "minilm",
+    base: BaseOption = None,
     method: Annotated[
-        str, typer.Option(help="adapters, full, top-k, layer-norm or head.")
-    ] = "adapters",
-    size: Annotated[int, typer.Option(help="m, the width of the adapters.")] = 32,
-    top_k: Annotated[int, typer.Option(help="Layers that top-k trains.")] = 1,
+        str | None,
+        typer.Option(help="adapters, full, top-k, layer-norm or head.", show_default="adapters"),
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option(help="m, the width of the adapters.", show_default="32")
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option(help="Layers that top-k trains.", show_default="1")
+    ] = None,
     first_layer: Annotated[
-        int, typer.Option(help="The lowest layer with adapters; those below stay as they are.")
-    ] = 0,
+        int | None,
+        typer.Option(
+            help="The lowest layer with adapters; those below stay as they are.", show_default="0"
+        ),
+    ] = None,
     recipe: Annotated[
         str, typer.Option(help="default, or paper: section 3.1 to the letter.")
     ] = "default",
@@ -85,6 +63,24 @@ def train(
     baselines: Annotated[
         bool, typer.Option(help="Measure what simpler methods reach on the same rows.")
     ] = True,
+    store: Annotated[
+        str, typer.Option("--store", help="fp32, or fp16: half the size, if dev's answers hold.")
+    ] = "fp32",
+    note: Annotated[
+        str, typer.Option(metavar="TEXT", help="A word on the task, kept with it and on its card.")
+    ] = "",
+    from_version: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="TASK@V",
+            help="Go on from this version, with more rows or new labels. It is published only if "
+            "it is no worse on the same dev rows.",
+        ),
+    ] = None,
+    even_if_worse: Annotated[
+        bool, typer.Option("--even-if-worse", help="With --from: publish whatever came of it.")
+    ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the same run where it was stopped.")
     ] = False,
@@ -109,42 +105,17 @@ def train(
       adapterbank train answers --train squad.json --epochs 2
 
       adapterbank train mrpc --recipe paper --size 64     (a task of the catalogue)
-    """
-    data = load_data(
-        task,
-        train,
-        dev,
-        test,
-        folder=folder,
-        label_names=label_names,
-        metric=metric,
-        kind=kind,
-        text_column=text_column,
-        pair_column=pair_column,
-        label_column=label_column,
-        encoding=encoding,
-        skip_bad=skip_bad,
-        seed=seed,
-    )
-    print(f"Read {len(data.train):,} rows to train on. Loading the base {base} …", file=sys.stderr)
-    from adapterbank.cli.progress import follow
-    from adapterbank.learn import Order, learn
-    from adapterbank.model.encoder import load_encoder
-    from adapterbank.model.methods import make_method
-    from adapterbank.store.names import check_name
-    from adapterbank.store.store import RUNS, publish
 
-    data = data.named(check_name(task))
-    home = bank_folder(bank)
-    encoder = load_encoder(base, device=device)
-    how = make_method(
-        method,  # type: ignore[arg-type]
-        layers=encoder.layers,
-        size=size,
-        top_k=top_k,
-        first_layer=first_layer,
-    )
-    settings = {
+      adapterbank train support --train july.csv --from support@1
+    """
+    data = rows.load(task, seed)
+    print(f"Read {len(data.train):,} rows to train on. Loading the base …", file=sys.stderr)
+    settings: dict[str, Any] = {
+        "method": method,
+        "size": size,
+        "top_k": top_k,
+        "first_layer": first_layer,
+        "recipe": recipe,
         "learning_rate": lr,
         "epochs": epochs,
         "batch_size": batch_size,
@@ -153,34 +124,55 @@ def train(
         "patience": patience,
         "checkpointing": checkpointing or None,
         "seed": seed,
+        "minutes": minutes,
+        "baselines": baselines,
+        "precision": store,
+        "note": note,
+        "from_version": from_version,
     }
-    order = Order(how, recipe, settings, minutes, baselines)  # type: ignore[arg-type]
-    if dry_run:
-        _look(learn(encoder, data, order), data, as_json)
-        return
-    events = learn(encoder, data, order, runs=home / RUNS / task, resume=resume)
+    from adapterbank.bank import Bank
+    from adapterbank.cli.progress import follow
+    from adapterbank.errors import BankNotFound
+    from adapterbank.model.encoder import load_encoder
+    from adapterbank.order import make_order
+
+    home = None
     try:
-        learnt = follow(events, data.metric, str(how))
+        home = Bank.open(bank, base, device=device, create=False)
+        encoder, order = home.encoder, home.order(**settings)
+    except BankNotFound:
+        if settings.pop("from_version") is not None:
+            raise
+        encoder = load_encoder(base or "minilm", device=device)
+        order = make_order(encoder.layers, **settings)
+    order.recipe_for(data)  # what cannot be is said before a bank is made for it
+    if dry_run:
+        _look(encoder, data, order, as_json)
+        return
+    home = home or Bank.create(bank, encoder)
+    events = home.learning(task, data, order=order, resume=resume)
+    try:
+        learnt = follow(events, data.metric, str(order.method))
     except KeyboardInterrupt:
         print("Stopped. The same command with --resume goes on from here.", file=sys.stderr)
         raise
-    manifest = publish(home, learnt.manifest, learnt.tensors)
+    entry = home.publish(task, learnt, even_if_worse=even_if_worse)
     next(events, None)  # the result is kept: the run may remove its state
     if as_json:
-        print_json(result(manifest, learnt))
+        print_json(result(entry, learnt))
     else:
-        show(manifest, learnt, data, home)
+        show(entry, learnt, data, bank)
 
 
-def _look(events: Iterator[Event], task: Task, as_json: bool) -> None:
-    """A dry run: everything up to the plan."""
+def _look(encoder: Encoder, task: Task, order: Order, as_json: bool) -> None:
+    """A dry run: everything up to the plan. It makes no bank."""
     from adapterbank.cli.progress import Follower
-    from adapterbank.learn import Plan
+    from adapterbank.learn import Plan, learn
     from adapterbank.tasks.report import DataReport
 
     found: dict[str, Any] = {"task": task.name}
     with Follower(task.metric, task.name) as follower:
-        for event in events:
+        for event in learn(encoder, task, order):
             follower.see(event)
             if isinstance(event, DataReport):
                 found["data"] = event.as_dict()
@@ -191,11 +183,12 @@ def _look(events: Iterator[Event], task: Task, as_json: bool) -> None:
         print_json(found)
 
 
-def result(manifest: Manifest, learnt: Learnt) -> dict[str, Any]:
+def result(entry: Entry, learnt: Learnt) -> dict[str, Any]:
     """What `--json` prints."""
+    manifest = learnt.manifest
     return {
-        "task": manifest.task,
-        "version": manifest.version,
+        "task": entry.task,
+        "version": entry.version.version,
         "kind": manifest.kind,
         "labels": list(manifest.labels),
         "metric": manifest.metric,
@@ -207,21 +200,24 @@ def result(manifest: Manifest, learnt: Learnt) -> dict[str, Any]:
         "percent_of_base": manifest.parameters.percent_of_base,
         "percent_without_embeddings": manifest.parameters.percent_without_embeddings,
         "temperature": manifest.temperature,
+        "precision": manifest.precision,
+        "bytes": entry.version.bytes,
         "rows": manifest.data.rows,
         "seconds": learnt.seconds,
         "examples_per_second": learnt.examples_per_second,
     }
 
 
-def show(manifest: Manifest, learnt: Learnt, task: Task, home: Path) -> None:
+def show(entry: Entry, learnt: Learnt, task: Task, bank: str) -> None:
     """The result for people."""
     from adapterbank.cli.progress import clock
     from adapterbank.tasks.metrics import per_class
 
+    manifest = learnt.manifest
     split = "test" if manifest.test else "dev"
     seen = "rows that nothing saw before" if manifest.test else "rows that selection has seen"
     scores = manifest.test or manifest.dev
-    title = f"{manifest.task}: {split}, {len(learnt.examples)} {seen}"
+    title = f"{entry.task}: {split}, {len(learnt.examples)} {seen}"
     rows = [(_method_name(manifest), scores), *manifest.baselines.items()]
     print_table(
         title,
@@ -242,8 +238,8 @@ def show(manifest: Manifest, learnt: Learnt, task: Task, home: Path) -> None:
         f"{share.percent_without_embeddings:.2f} % outside its embeddings. "
         f"{clock(learnt.seconds)} in all, {learnt.examples_per_second:.0f} rows/s in training."
     )
-    print(f"Kept as {manifest.task}@{manifest.version} in {home}. Next:")
-    print(f"  adapterbank predict {manifest.task} {_example_input(task)}")
+    print(f"Kept as {entry} in {bank} ({entry.version.bytes / 1e6:.1f} MB). Next:")
+    print(f"  adapterbank predict {entry.task} {_example_input(task)}")
 
 
 def _method_name(manifest: Manifest) -> str:

@@ -15,7 +15,8 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from adapterbank.errors import AttachError, ConfigError
-from adapterbank.model.adapter import Adapter, AdapterConfig
+from adapterbank.model.adapter import Adapter
+from adapterbank.model.config import AdapterConfig
 from adapterbank.model.sites import Site, Sites, base_model, sites_of
 
 CONTAINER = "adapterbank"  # the name of our one child in the encoder

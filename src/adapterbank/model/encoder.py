@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +29,7 @@ from transformers.utils import logging
 from transformers.utils.hub import cached_file
 
 from adapterbank.errors import BaseDamaged, BaseNotFound, ConfigError, UnsupportedBase
-from adapterbank.model.adapter import check_choice
+from adapterbank.model.config import check_choice
 from adapterbank.model.sites import Sites, sites_of
 from adapterbank.model.wheel import MINILM, minilm_folder
 
@@ -89,6 +90,23 @@ class Encoder:
             longest -= int(config.pad_token_id) + 1
         return longest
 
+    def pooled(self, pooling: Pooling) -> Encoder:
+        """The same encoder, its weights shared, with another way to make one vector of a text."""
+        if pooling == "pooler" and not self.has_pooler:
+            raise UnsupportedBase(
+                f"The checkpoint of {self.name!r} holds no pooler.",
+                "Use pooling='mean' or 'first'.",
+            )
+        other = copy(self)
+        other.pooling = pooling
+        return other
+
+    @property
+    def has_pooler(self) -> bool:
+        """Whether the checkpoint holds one."""
+        path = self.sites.pooler
+        return path is not None and any(name.startswith(f"{path}.") for name in self.stored)
+
     @cached_property
     def fingerprint(self) -> str:
         """Digest of the architecture and of the weights that came from the checkpoint."""
@@ -125,16 +143,12 @@ def load_encoder(
     if missing_poolers:  # the library filled it with random numbers
         setattr(model, sites.pooler or "", None)
     stored = frozenset(model.state_dict())
-    if pooling is None:
-        pooling = _stated_pooling(place) or (
-            "pooler" if sites.pooler_trained and not missing_poolers else "mean"
-        )
-    elif pooling == "pooler" and (sites.pooler is None or missing_poolers):
-        raise UnsupportedBase(
-            f"The checkpoint of {name!r} holds no pooler.", "Use pooling='mean' or 'first'."
-        )
+    own = _stated_pooling(place) or (
+        "pooler" if sites.pooler_trained and not missing_poolers else "mean"
+    )
     model.requires_grad_(False).eval().to(device)
-    return Encoder(name, model, tokenizer, pooling, stored)
+    encoder = Encoder(name, model, tokenizer, own, stored)
+    return encoder if pooling is None else encoder.pooled(pooling)
 
 
 def find_device(device: str | torch.device) -> torch.device:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from adapterbank.errors import ConfigError
-from adapterbank.model.adapter import check_choice, cut_normal_
+from adapterbank.model.adapter import cut_normal_
+from adapterbank.model.config import check_choice
 
 Kind = Literal["classification", "multi-label", "regression", "span"]
 HEAD_STD = 0.02  # section 3.1's code: truncated normal, bias 0
@@ -50,6 +51,13 @@ class Head(nn.Module):
         """Let a regression head's linear layer work in units of its targets' mean and deviation,
         so that its learning rate doesn't depend on whether they are stars or euros."""
         self.shift, self.scale = shift, scale
+
+    @torch.no_grad()
+    def unfold(self, shift: float, scale: float) -> None:
+        """The same for a head that has learnt already: its outputs stay what they are."""
+        self.linear.bias.sub_(shift).div_(scale)
+        self.linear.weight.div_(scale)
+        self.rescale(shift, scale)
 
     @torch.no_grad()
     def fold(self) -> None:

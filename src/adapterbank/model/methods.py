@@ -12,13 +12,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from torch import nn
 
 from adapterbank.errors import ConfigError
-from adapterbank.model.adapter import AdapterConfig, check_choice, check_count
 from adapterbank.model.attach import Attachment, attach, norm_names, norms_beside
+from adapterbank.model.config import AdapterConfig, check_choice, check_count
 from adapterbank.model.sites import Sites, base_model, sites_of
 
 MethodName = Literal["adapters", "full", "top-k", "layer-norm", "head"]
@@ -44,16 +44,17 @@ class Method:
 
 
 def make_method(
-    name: MethodName, *, layers: int, size: int = 64, top_k: int = 1, first_layer: int = 0
+    name: MethodName, *, layers: int, top_k: int = 1, first_layer: int = 0, **adapter: Any
 ) -> Method:
     """A method from plain settings, for a base of so many layers.
 
-    `first_layer` is the lowest layer with adapters.
+    `first_layer` is the lowest layer with adapters; `adapter` are fields of its AdapterConfig.
     """
     if not 0 <= first_layer < layers:
         raise ConfigError(f"first_layer is {first_layer}; this base has layers 0 to {layers - 1}.")
-    adapted = tuple(range(first_layer, layers)) if first_layer else None
-    return Method(name, AdapterConfig(size=size, layers=adapted), top_k)
+    if first_layer:
+        adapter["layers"] = tuple(range(first_layer, layers))
+    return Method(name, AdapterConfig(**adapter), top_k)
 
 
 def apply_method(model: nn.Module, method: Method, *, with_pooler: bool = True) -> Attachment:

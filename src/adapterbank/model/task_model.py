@@ -126,13 +126,23 @@ class TaskModel(nn.Module):
     ) -> NDArray[np.float32]:
         """Logits of any number of rows, in their order, dropout off: [rows, outputs], or
         [tokens, 2] of a span head, rows laid end to end."""
+        with self.autocast():
+            return self.exact_logits(rows, types)
+
+    def exact_logits(
+        self, rows: Sequence[Row], types: Sequence[Row] | None = None
+    ) -> NDArray[np.float32]:
+        """The same, in single precision on every device."""
         return self._read(rows, types, self.forward, by_token=self.head.kind == "span")
 
     def features(
         self, rows: Sequence[Row], types: Sequence[Row] | None = None
     ) -> NDArray[np.float32]:
         """What the head would read of any number of rows, in their order: [rows, d]."""
-        return self._read(rows, types, lambda batch: self.pool(self.states(batch), batch.lengths))
+        with self.autocast():
+            return self._read(
+                rows, types, lambda batch: self.pool(self.states(batch), batch.lengths)
+            )
 
     @torch.inference_mode()
     def _read(
@@ -152,8 +162,7 @@ class TaskModel(nn.Module):
                 inputs = self.collate(
                     [rows[i] for i in batch], None if types is None else [types[i] for i in batch]
                 )
-                with self.autocast():
-                    out = function(inputs).float().cpu()
+                out = function(inputs).float().cpu()
                 pieces = out.split(inputs.lengths.tolist()) if by_token else out.split(1)
                 for i, piece in zip(batch, pieces, strict=True):
                     parts[i] = piece.numpy()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
 
-from adapterbank.errors import PackageError
-from adapterbank.model.adapter import AdapterConfig
+from adapterbank.errors import DataError
 from adapterbank.model.encoder import Encoder
 from adapterbank.model.methods import Method
 from adapterbank.model.task_model import TaskModel
+from adapterbank.store.mount import mount
 from adapterbank.store.package import Package
 from adapterbank.tasks.batches import encode
+from adapterbank.tasks.inputs import read_input
 from adapterbank.tasks.predictions import Prediction, decode, decode_spans
 from adapterbank.tasks.spans import make_windows
 from adapterbank.tasks.task import Example
@@ -21,19 +22,13 @@ class Predictor:
     """A package put on its base. The encoder is lent; the end of a `with` block gives it back."""
 
     def __init__(self, encoder: Encoder, package: Package) -> None:
-        manifest = package.manifest
-        if manifest.base.fingerprint != encoder.fingerprint:
-            raise PackageError(
-                f"Task {manifest.task!r} was learnt on {manifest.base.name} "
-                f"({manifest.base.fingerprint[:12]}), and this base is {encoder.name} "
-                f"({encoder.fingerprint[:12]}).",
-                "A package fits its own base alone.",
-            )
-        self.encoder, self.manifest = encoder, manifest
-        record = manifest.method
-        method = Method(record.name, manifest.adapter or AdapterConfig(), record.top_k)
-        self.model = TaskModel(encoder, manifest.kind, max(1, len(manifest.labels)), method)
-        self.model.load_tensors(package.tensors)
+        self.encoder, self.manifest = encoder, package.manifest
+        self.model = mount(encoder, package)
+
+    def answer(self, inputs: Sequence[Any]) -> list[Prediction]:
+        """Answers, one an input; one that cannot be read has its error in its place."""
+        kind, pair = self.manifest.kind, self.manifest.pair
+        return _each(inputs, lambda value: read_input(value, kind, pair), self.predict)
 
     def predict(self, examples: Sequence[Example]) -> list[Prediction]:
         """Answers, one an example."""
@@ -50,3 +45,35 @@ class Predictor:
 
     def __exit__(self, *_: object) -> None:
         self.model.release()
+
+
+def embed(encoder: Encoder, inputs: Sequence[Any]) -> list[Prediction]:
+    """What the bare encoder makes of texts and pairs of texts: one vector an input."""
+
+    def read(value: Any) -> Example:
+        return read_input(value, "classification", isinstance(value, Mapping) and len(value) > 1)
+
+    def vectors(examples: Sequence[Example]) -> list[Prediction]:
+        rows = encode(encoder.tokenizer, examples, encoder.max_length)
+        with TaskModel(encoder, "regression", method=Method("head")) as model:
+            found = model.features(*rows.take())
+        return [Prediction(embedding=tuple(row)) for row in found.tolist()]
+
+    return _each(inputs, read, vectors)
+
+
+def _each(
+    inputs: Sequence[Any],
+    read: Callable[[Any], Example],
+    answer: Callable[[Sequence[Example]], list[Prediction]],
+) -> list[Prediction]:
+    """Answers for the inputs that can be read, errors for the others, each in its place."""
+    found: list[Prediction | Example] = []
+    for value in inputs:
+        try:
+            found.append(read(value))
+        except DataError as error:
+            found.append(Prediction(error=error))
+    examples = [each for each in found if isinstance(each, Example)]
+    answers = iter(answer(examples) if examples else ())
+    return [next(answers) if isinstance(each, Example) else each for each in found]

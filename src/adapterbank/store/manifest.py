@@ -1,35 +1,35 @@
 """The manifest: what a package says of itself, as strict JSON.
 
 The annotations are the schema. Every field is always there, and a field that comes, goes or
-changes its meaning is a new format number. The JSON also carries its own digest and has one form
-only, so that a changed byte anywhere is found.
+changes its meaning is a new format number. docs/package-format.md explains each.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from adapterbank.errors import AdapterBankError, PackageError
-from adapterbank.model.adapter import AdapterConfig
+from adapterbank.errors import ConfigError, PackageError
+from adapterbank.model.config import AdapterConfig
 from adapterbank.store.names import check_name
-from adapterbank.store.schema import decode, parse
+from adapterbank.store.schema import decode
+from adapterbank.store.sealed import seal, unseal
 from adapterbank.tasks.task import Kind
 
 FORMAT = 1
 MAX_BYTES = 4 * 2**20
 MAX_LABELS = 10_000
 MAX_LABEL_CHARACTERS = 512
+MAX_NOTE_CHARACTERS = 10_000
 LEAST_LABELS: dict[Kind, int] = {"classification": 2, "multi-label": 1}
 DAMAGED = "Get the package again from where it came, or train the task again."
 
 # As in `model`, spelled out so that a manifest can be read without loading that room's libraries.
 MethodName = Literal["adapters", "full", "top-k", "layer-norm", "head"]
 Pooling = Literal["pooler", "mean", "first"]
+Precision = Literal["fp32", "fp16"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,9 @@ class DataRecord:
     rows: dict[str, int]
     """By split."""
     sha256: str
+    """Empty where it is not known: of a task that was brought in."""
+    balance: dict[str, int] = field(default_factory=dict)
+    """Rows of train by label; empty where there are no labels."""
 
 
 @dataclass(frozen=True)
@@ -68,96 +71,117 @@ class ParameterRecord:
 
 
 @dataclass(frozen=True)
-class Manifest:
-    """One version of one task."""
+class Probe:
+    """A fixed row of token ids, and the logits that the task gave for it."""
 
+    tokens: tuple[int, ...]
+    outputs: tuple[float, ...]
+    """The first of them: enough to compare within a tolerance."""
+    sha256: str
+    """Of all of them, as little-endian 32-bit floats."""
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """How many rows of one label were given a label."""
+
+    label: str
+    predicted: str
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a task is and where it comes from. Its version is the bank's affair."""
+
+    format: int = FORMAT
     task: str
-    version: int
+    """Its name where it was learnt; a bank may know it by another."""
+    note: str = ""
+    """What its owner has to say of it."""
     created: str
     """UTC, to the second: 2026-01-31T12:00:00Z."""
+    origin: str = ""
+    """What it went on from (spam@2) or was brought in from; empty if it started from the base."""
     kind: Kind
     labels: tuple[str, ...]
     """In the order of the head's outputs."""
     pair: bool
     """Whether it reads pairs of texts."""
-    metric: str
-    """The score that selection went by."""
-    dev: dict[str, float]
-    """Scores, by metric."""
-    method: MethodRecord
-    adapter: AdapterConfig | None
-    """The adapters, for the method of that name; else None."""
-    pooling: Pooling
     max_length: int
-    recipe: dict[str, object]
-    data: DataRecord
-    base: BaseRecord
-    parameters: ParameterRecord
-    test: dict[str, float] = field(default_factory=dict)
-    """Empty where there was no test split."""
-    positive: str = ""
-    """The class whose F1 the scores hold; empty if none."""
-    columns: dict[str, str] = field(default_factory=dict)
-    """The data's columns: of "text", "pair" and "label"."""
+    """Tokens a text; more are cut."""
     temperature: float = 1.0
     """Logits are divided by it before they become probabilities."""
     threshold: float | None = None
     """Of a span task: how much better than the best answer "no answer" must be."""
-    probes: tuple[object, ...] = ()
-    """Outputs for fixed token ids, replayed by verify."""
+    base: BaseRecord
+    pooling: Pooling
+    method: MethodRecord
+    adapter: AdapterConfig | None
+    """The adapters, for the method of that name; else None."""
+    parameters: ParameterRecord
+    precision: Precision = "fp32"
+    """Of the numbers in the weights file."""
+    metric: str
+    """The score that selection went by."""
+    positive: str = ""
+    """The class whose F1 the scores hold; empty if none."""
+    dev: dict[str, float]
+    """Scores, by metric: selection has seen these rows."""
+    test: dict[str, float] = field(default_factory=dict)
+    """Scores on rows that nothing saw before; empty where there were none."""
+    confusion: tuple[Confusion, ...] = ()
+    """Of a classification, on test (else dev): the largest counts, as many as a card can show."""
+    baselines: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Scores of simpler methods on the same rows."""
+    data: DataRecord
+    columns: dict[str, str] = field(default_factory=dict)
+    """The data's columns: of "text", "pair" and "label"."""
+    recipe: dict[str, object]
+    software: dict[str, str] = field(default_factory=dict)
+    """Versions it was made with, and the processor's instruction set."""
+    probes: tuple[Probe, ...] = ()
+    """Replayed by verify."""
     statistics: dict[str, object] | None = None
     """Of the features, for telling which task a text belongs to."""
-    baselines: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Scores of simpler methods on the same data."""
-    software: dict[str, str] = field(default_factory=dict)
-    """Versions it was made with."""
-    format: int = FORMAT
     weights_sha256: str = ""
     """Of weights.safetensors, as the next field: both are filled in by writing."""
     weights_bytes: int = 0
 
-    def to_json(self) -> str:
-        """The text of manifest.json: checked, in its one form."""
-        values = asdict(_checked(_dump(asdict(self)).encode()))
-        digest = hashlib.sha256(_dump(values).encode()).hexdigest()
-        return _dump({**values, "manifest_sha256": digest})
+    def to_json(self) -> bytes:
+        """The bytes of manifest.json: checked, in their one form."""
+        try:
+            values = asdict(_checked(unseal(seal(asdict(self)))))
+            raw = seal(values)
+        except (ValueError, RecursionError) as error:
+            raise _not_in_order(error) from error
+        if len(raw) > MAX_BYTES:
+            raise _not_in_order(f"it is longer than {MAX_BYTES:,} bytes")
+        return raw
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Manifest:
-        """Read and check the text of a manifest.json."""
-        raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
-        manifest = _checked(raw)
-        if manifest.to_json().encode() != raw:
-            raise PackageError("manifest.json was changed after it was written.", DAMAGED)
-        return manifest
+    def from_json(cls, raw: bytes) -> Manifest:
+        """Read and check the bytes of a manifest.json."""
+        if len(raw) > MAX_BYTES:
+            raise _not_in_order(f"it is longer than {MAX_BYTES:,} bytes")
+        try:
+            return _checked(unseal(raw))
+        except (ValueError, RecursionError) as error:
+            raise _not_in_order(error) from error
 
 
-def _checked(raw: bytes) -> Manifest:
-    """The manifest in a text of any form."""
-    if len(raw) > MAX_BYTES:
-        raise PackageError(f"The manifest is longer than it may be: {MAX_BYTES:,} bytes.")
+def _not_in_order(problem: object) -> PackageError:
+    return PackageError(f"The manifest is not in order: {problem}.", DAMAGED)
+
+
+def _checked(values: dict[str, object]) -> Manifest:
+    _check_format(values)
     try:
-        values = parse(raw)
-        if not isinstance(values, dict):
-            raise ValueError("it is not an object")
-        _check_format(values)
-        values.pop("manifest_sha256", None)
         manifest: Manifest = decode(Manifest, values, "manifest")
         _check(manifest)
-    except PackageError:
-        raise
-    except (ValueError, RecursionError, AdapterBankError) as error:
-        raise PackageError(f"The manifest is not in order: {error}.", DAMAGED) from error
+    except ConfigError as error:  # of an adapter's settings
+        raise ValueError(error.message.rstrip(".")) from error
     return manifest
-
-
-def _dump(values: dict[str, object]) -> str:
-    try:
-        text = json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        text.encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise PackageError(f"The manifest holds what JSON cannot: {error}.", DAMAGED) from error
-    return text
 
 
 def _check_format(values: dict[str, object]) -> None:
@@ -178,7 +202,6 @@ def _check(manifest: Manifest) -> None:
     counts = (manifest.max_length, manifest.parameters.trained, manifest.method.top_k)
     for fine, problem in (
         (manifest.format == FORMAT, f"format is {manifest.format}, and must be {FORMAT}"),
-        (manifest.version >= 1, f"version is {manifest.version}; versions count from 1"),
         (_is_time(manifest.created), "created is not a time like 2026-01-31T12:00:00Z"),
         (len(labels) <= MAX_LABELS, f"it has more than {MAX_LABELS:,} labels"),
         (
@@ -192,25 +215,45 @@ def _check(manifest: Manifest) -> None:
             "columns has a name other than text, pair and label",
         ),
         (manifest.metric != "", "metric is empty"),
+        (
+            len(manifest.note) <= MAX_NOTE_CHARACTERS,
+            f"note is longer than {MAX_NOTE_CHARACTERS:,} characters",
+        ),
         (manifest.positive in ("", *labels), "positive is not one of the labels"),
         (
             (manifest.adapter is not None) == (manifest.method.name == "adapters"),
             "adapter must be there for the method of that name, and null for others",
         ),
         (min(counts) >= 1, "max_length, parameters.trained and method.top_k count from 1"),
-        (min(manifest.data.rows.values(), default=0) >= 0, "data.rows has a negative number"),
+        (
+            min((*manifest.data.rows.values(), *manifest.data.balance.values()), default=0) >= 0
+            and min((each.rows for each in manifest.confusion), default=1) >= 1,
+            "data has a negative number of rows, or confusion one below 1",
+        ),
+        (
+            len({(each.label, each.predicted) for each in manifest.confusion})
+            == len(manifest.confusion),
+            "confusion has a pair twice",
+        ),
+        (
+            manifest.data.balance.keys() <= set(labels)
+            and {name for each in manifest.confusion for name in (each.label, each.predicted)}
+            <= set(labels),
+            "data.balance or confusion names what is not one of the labels",
+        ),
         (manifest.temperature > 0, "temperature must be above 0"),
         (manifest.weights_bytes > 0, "weights_bytes must be above 0"),
         (
             all(
                 re.fullmatch(r"[0-9a-f]{64}", digest)
                 for digest in (
-                    manifest.data.sha256,
+                    *filter(None, [manifest.data.sha256]),
                     manifest.base.fingerprint,
                     manifest.weights_sha256,
+                    *(probe.sha256 for probe in manifest.probes),
                 )
             ),
-            "data.sha256, base.fingerprint and weights_sha256 are 64 hexadecimal digits each",
+            "a digest is not 64 hexadecimal digits",
         ),
     ):
         if not fine:

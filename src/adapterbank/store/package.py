@@ -1,4 +1,4 @@
-"""A package: one version of one task, as a folder with `weights.safetensors` and `manifest.json`.
+"""A package: one task as two files, `weights.safetensors` and `manifest.json`.
 
 A package is data, never code. It is written whole or not at all, and read only if every byte is
 as it was written. Folders whose names start with a dot are unfinished; readers pass them by.
@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import io
 import os
-import secrets
-import shutil
-import stat
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from io import BufferedReader
+from io import BufferedIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapterbank.errors import PackageError
+from adapterbank.store.files import open_plain, write_folder
 from adapterbank.store.manifest import MAX_BYTES, Manifest
 from adapterbank.store.weights import (
     WEIGHTS,
@@ -38,10 +36,77 @@ RUNS_CODE = {".bin", ".ckpt", ".pickle", ".pkl", ".pt", ".pth"}
 
 @dataclass(frozen=True)
 class Package:
-    """What a folder held: every digest and shape is right."""
+    """A task's manifest and tensors: every digest and shape is right."""
 
     manifest: Manifest
     tensors: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A package as the bytes of its files."""
+
+    manifest: Manifest
+    """With the digests filled in."""
+    files: dict[str, bytes]
+    """The manifest last: where it is, the package is whole."""
+
+    @property
+    def digest(self) -> str:
+        """Of the manifest, and so of everything."""
+        return hashlib.sha256(self.files[MANIFEST]).hexdigest()
+
+    @property
+    def bytes(self) -> int:
+        """The size of the whole package."""
+        return sum(map(len, self.files.values()))
+
+    def unpack(self) -> Package:
+        """What the files hold, with every check."""
+        return unpack(lambda name: io.BytesIO(self.files[name]), self.digest)
+
+
+def pack(manifest: Manifest, tensors: Mapping[str, Tensor]) -> Packed:
+    """A package's files. Tensors that the manifest doesn't account for are refused."""
+    arrays = {
+        name: tensor.detach().cpu().float().contiguous().numpy() for name, tensor in tensors.items()
+    }
+    check_tensors(manifest, {name: array.shape for name, array in arrays.items()})
+    check_finite(arrays)
+    weights = encode_weights(arrays, manifest.precision)
+    whole = dataclasses.replace(
+        manifest, weights_sha256=hashlib.sha256(weights).hexdigest(), weights_bytes=len(weights)
+    )
+    raw = whole.to_json()
+    return Packed(Manifest.from_json(raw), {WEIGHTS: weights, MANIFEST: raw})
+
+
+def unpack(open_file: Callable[[str], BufferedIOBase], digest: str | None = None) -> Package:
+    """A package with every check: digests, names, shapes, types, finite values.
+
+    `open_file` opens one of its files; `digest` is what the manifest's must be, where it is known.
+    """
+    import torch
+
+    manifest = unpack_manifest(open_file, digest)
+    with open_file(WEIGHTS) as file:
+        arrays = read_weights(file, manifest)
+    return Package(manifest, {name: torch.from_numpy(array) for name, array in arrays.items()})
+
+
+def unpack_manifest(
+    open_file: Callable[[str], BufferedIOBase], digest: str | None = None
+) -> Manifest:
+    """The manifest of a package; its weights are not looked at."""
+    with open_file(MANIFEST) as file:
+        raw = file.read(MAX_BYTES + 1)
+    found = hashlib.sha256(raw).hexdigest()
+    if digest is not None and found != digest:
+        raise PackageError(
+            f"The manifest has digest {found}, not {digest}.",
+            "It is not the one that was published: publish the task again.",
+        )
+    return Manifest.from_json(raw)
 
 
 def write_package(
@@ -51,44 +116,22 @@ def write_package(
     *,
     replace: bool = False,
 ) -> Manifest:
-    """Write a package and return its manifest with the digests filled in.
-
-    Everything is on the disk under a hidden name before the folder gets its own, so there is
-    never half a package. With `replace`, an earlier package there gives way; a crash between the
-    two renames leaves it beside, under a hidden name.
-    """
+    """Write a package as a folder and return its manifest with the digests filled in."""
     folder = Path(folder)
-    _check_target(folder, replace)
-    arrays = {
-        name: tensor.detach().cpu().float().contiguous().numpy() for name, tensor in tensors.items()
-    }
-    check_tensors(manifest, {name: array.shape for name, array in arrays.items()})
-    check_finite(arrays)
-    weights = encode_weights(arrays)
-    text = dataclasses.replace(
-        manifest,
-        weights_sha256=hashlib.sha256(weights).hexdigest(),
-        weights_bytes=len(weights),
-    ).to_json()
-    hidden = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}")
+    check_target(folder, replace)
+    packed = pack(manifest, tensors)
     try:
-        hidden.mkdir()
-        try:
-            _write(hidden / WEIGHTS, weights)
-            _write(hidden / MANIFEST, text.encode())
-            _sync(hidden)
-            _put_in_place(hidden, folder, replace)
-        finally:
-            shutil.rmtree(hidden, ignore_errors=True)
+        write_folder(folder, packed.files, replace=replace)
     except OSError as error:
         raise PackageError(
             f"The package {folder.name!r} could not be written: {error.strerror or error}.",
             "Nothing was changed. Free some space, or choose a folder that can be written to.",
         ) from error
-    return Manifest.from_json(text)
+    return packed.manifest
 
 
-def _check_target(folder: Path, replace: bool) -> None:
+def check_target(folder: Path, replace: bool) -> None:
+    """Whether a package may be written there."""
     if not os.path.lexists(folder):
         return
     if not replace:
@@ -102,53 +145,30 @@ def _check_target(folder: Path, replace: bool) -> None:
         )
 
 
-def _put_in_place(new: Path, folder: Path, replace: bool) -> None:
-    """Give `new` its name, or put everything back."""
-    old = new.with_name(f"{new.name}.old")
-    with ExitStack() as undo:
-        if replace and folder.exists():
-            folder.rename(old)
-            undo.callback(old.rename, folder)
-        new.rename(folder)
-        undo.callback(folder.rename, new)
-        _sync(folder.parent)
-        undo.pop_all()
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    if os.name == "nt":  # has no way to sync a folder
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def read_manifest(folder: str | Path) -> Manifest:
-    """The manifest of a package; its weights are not looked at."""
-    folder = Path(folder)
-    _refuse_code(folder)
-    with _open(folder, MANIFEST) as file:
-        return Manifest.from_json(file.read(MAX_BYTES + 1))
+    """The manifest of a package folder; its weights are not looked at."""
+    return unpack_manifest(_opener(Path(folder)))
 
 
 def read_package(folder: str | Path) -> Package:
-    """A package with every check: digests, names, shapes, types, finite values."""
-    import torch
+    """A package folder, with every check."""
+    return unpack(_opener(Path(folder)))
 
-    manifest = read_manifest(folder)
-    with _open(Path(folder), WEIGHTS) as file:
-        arrays = read_weights(file, manifest)
-    return Package(manifest, {name: torch.from_numpy(array) for name, array in arrays.items()})
+
+def _opener(folder: Path) -> Callable[[str], BufferedIOBase]:
+    _refuse_code(folder)
+
+    def open_file(name: str) -> BufferedIOBase:
+        try:
+            return open_plain(folder / name)
+        except FileNotFoundError as error:
+            raise PackageError(f"{folder.name!r} is not a package: it has no {name}.") from error
+        except OSError as error:
+            raise PackageError(
+                f"{name} of the package {folder.name!r} cannot be read: {error.strerror}."
+            ) from error
+
+    return open_file
 
 
 def _refuse_code(folder: Path) -> None:
@@ -163,21 +183,3 @@ def _refuse_code(folder: Path) -> None:
                 f"Take it out: a package is {WEIGHTS} and {MANIFEST}. Other weights can be "
                 "re-saved with safetensors where you trust them.",
             )
-
-
-@contextmanager
-def _open(folder: Path, name: str) -> Iterator[BufferedReader]:
-    """A plain file of the package: no link that leads elsewhere, no pipe that never ends."""
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    flags |= getattr(os, "O_BINARY", 0)
-    try:
-        with os.fdopen(os.open(folder / name, flags), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise PackageError(f"{name} of the package {folder.name!r} is not a file.")
-            yield file
-    except FileNotFoundError as error:
-        raise PackageError(f"{folder.name!r} is not a package: it has no {name}.") from error
-    except OSError as error:
-        raise PackageError(
-            f"{name} of the package {folder.name!r} cannot be read: {error.strerror}."
-        ) from error

@@ -1,66 +1,367 @@
-"""Versions of tasks in a folder: `<bank>/<task>/<version>/` is a package, and never changes."""
+"""A bank's files: versions of tasks on one base, published whole or not at all, never changed.
+
+    bank.json                                   the base that everything here fits
+    tasks/<tenant>/<task>/records/00000017.json the task's state; the highest number wins
+    tasks/<tenant>/<task>/packages/<digest>/    a package, named by its manifest's digest
+
+Publishing writes the package first and the record last, so a reader sees the old version or the
+new one. What a crash leaves behind is an unfinished folder or a package without a record: readers
+never see them, and `collect` removes them. Nothing here grows with the number of tasks but their
+listing.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from io import BufferedIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from adapterbank.errors import PackageError
-from adapterbank.store.manifest import Manifest
-from adapterbank.store.names import check_name
-from adapterbank.store.package import write_package
+from adapterbank.errors import BankError, BankNotFound, PackageError, TaskNotFound, WrongBase
+from adapterbank.store.files import Files, LocalFiles, make_folders, open_files
+from adapterbank.store.manifest import BaseRecord, Manifest
+from adapterbank.store.names import check_name, check_tenant, is_name, split_name, split_reference
+from adapterbank.store.package import Package, Packed, pack, unpack, unpack_manifest
+from adapterbank.store.record import MAX_BYTES, NOTHING, Record, Version, now_text
+from adapterbank.store.schema import decode
+from adapterbank.store.sealed import seal, unseal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from torch import Tensor
 
-RUNS = ".runs"  # where runs that are not finished keep their state
+FORMAT = 1
+BANK = "bank.json"
+TASKS = "tasks"
+HOUR = 3600.0
+TRIES = 1000  # of an append against other writers
 
 
-def publish(bank: Path, manifest: Manifest, tensors: Mapping[str, Tensor]) -> Manifest:
-    """Write a task's next version."""
-    home = bank / check_name(manifest.task)
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise PackageError(
-            f"The bank {str(bank)!r} cannot be written to: {error.strerror}.",
-            "Name another with --bank.",
-        ) from error
-    version = max(versions(bank, manifest.task), default=0) + 1
-    return write_package(home / str(version), replace(manifest, version=version), tensors)
+@dataclass(frozen=True)
+class BankRecord:
+    """What a bank says of itself."""
+
+    base: BaseRecord
+    created: str
+    format: int = FORMAT
 
 
-def versions(bank: Path, task: str) -> list[int]:
-    """The versions of a task, oldest first."""
-    home = bank / check_name(task)
-    return sorted(int(path.name) for path in home.glob("[0-9]*") if path.name.isdecimal())
+@dataclass(frozen=True)
+class Entry:
+    """One version of one task in a bank."""
+
+    task: str
+    version: Version
+
+    def __str__(self) -> str:
+        return f"{self.task}@{self.version.version}"
 
 
-def find(bank: Path, reference: str) -> Path:
-    """The package of `TASK` (its newest version) or `TASK@3`."""
-    task, _, wanted = reference.partition("@")
-    if not bank.is_dir():
-        raise PackageError(
-            f"There is no bank at {str(bank)!r}.", "Learn a task: adapterbank train."
+@dataclass(frozen=True)
+class TaskInfo:
+    """A task in a bank: one of its versions, and those beside it."""
+
+    task: str
+    version: Version
+    current: int | None
+    versions: tuple[Version, ...]
+    manifest: Manifest
+
+    def __str__(self) -> str:
+        return f"{self.task}@{self.version.version}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: the manifest with the bank's own knowledge."""
+        return {
+            **asdict(self.manifest),
+            "task": self.task,
+            "version": self.version.version,
+            "current": self.current,
+            "published": self.version.published,
+            "bytes": self.version.bytes,
+            "versions": [asdict(each) for each in self.versions],
+        }
+
+
+class Store:
+    """Versions of tasks at a folder or URL. Any number of processes may use one at a time."""
+
+    def __init__(self, files: Files, bank: BankRecord) -> None:
+        self.files, self.base = files, bank.base
+
+    @classmethod
+    def open(cls, url: str | Path) -> Store:
+        """A bank that is there."""
+        files = open_files(url)
+        try:
+            raw = files.read(BANK, MAX_BYTES)
+        except (FileNotFoundError, NotADirectoryError):
+            raise BankNotFound(
+                f"There is no bank at {files.url!r}.",
+                "Name another with --bank, or learn a first task: adapterbank train.",
+            ) from None
+        except OSError as error:
+            raise BankError(
+                f"The bank at {files.url!r} cannot be read: {error.strerror}."
+            ) from error
+        try:
+            bank: BankRecord = decode(BankRecord, unseal(raw), "bank")
+        except ValueError as error:
+            raise BankError(f"{BANK} of the bank at {files.url!r} is damaged: {error}.") from error
+        return cls(files, bank)
+
+    @classmethod
+    def create(cls, url: str | Path, base: BaseRecord) -> Store:
+        """A bank on a base; one that is there already must be on the same."""
+        files = open_files(url)
+        if isinstance(files, LocalFiles):
+            try:
+                make_folders(files.local)
+            except OSError as error:
+                raise BankError(
+                    f"There can be no bank at {files.url!r}: {error.strerror}.",
+                    "Name another place with --bank.",
+                ) from error
+        files.create(BANK, seal(asdict(BankRecord(base, now_text()))))
+        store = cls.open(url)
+        store.check_base(base)
+        return store
+
+    def check_base(self, base: BaseRecord) -> None:
+        """Refuse any base but this bank's."""
+        if base.fingerprint != self.base.fingerprint:
+            raise WrongBase(
+                f"The bank at {self.files.url!r} is on {self.base.name} "
+                f"({self.base.fingerprint}), and this base is {base.name} ({base.fingerprint}).",
+                "Everything in a bank fits one base, bit for bit: use that one, or another bank.",
+            )
+
+    def runs(self, name: str) -> Path:
+        """A folder of this machine for the state of runs that are not finished."""
+        return self._local() / ".runs" / Path(*split_name(name))
+
+    def _local(self) -> Path:
+        if isinstance(self.files, LocalFiles):
+            return self.files.local
+        cache = os.environ.get("ADAPTERBANK_CACHE") or Path.home() / ".cache" / "adapterbank"
+        return Path(cache) / hashlib.sha256(self.files.url.encode()).hexdigest()[:16]
+
+    # --- reading
+
+    def tasks(self, tenant: str | None = None) -> Iterator[str]:
+        """The names of all tasks, sorted; of one tenant if given."""
+        for owner in self._tenants() if tenant is None else [tenant]:
+            for name in self._names(owner):
+                try:
+                    there = self.record(name).current is not None
+                except PackageError:  # damaged, and told when it is used
+                    there = True
+                if there:
+                    yield name
+
+    def _tenants(self) -> list[str]:
+        return [name for name in self.files.names(TASKS) if is_name(name)]
+
+    def _names(self, tenant: str) -> list[str]:
+        """Of all tasks of a tenant that ever were."""
+        tenant = check_tenant(tenant)
+        names = (f"{tenant}/{task}" for task in self.files.names(f"{TASKS}/{tenant}"))
+        return [check_name(name) for name in names if is_name(name)]
+
+    def record(self, name: str) -> Record:
+        """The state of a task: the empty one where nothing was ever published."""
+        records = f"{_home(name)}/records"
+        for _ in range(TRIES):
+            found = self.files.names(records)
+            if not found:
+                return NOTHING
+            try:
+                raw = self.files.read(f"{records}/{found[-1]}", MAX_BYTES)
+            except FileNotFoundError:  # collected meanwhile: there is a newer one
+                continue
+            record = Record.from_json(raw, name)
+            if _file_of(record.sequence) != found[-1]:
+                raise PackageError(f"The record of task {name!r} is not in its place.")
+            return record
+        raise BankError(f"The records of task {name!r} change faster than they can be read.")
+
+    def find(self, reference: str) -> Entry:
+        """What `task` (its current version) or `task@3` is."""
+        name, wanted = split_reference(reference)
+        record = self.record(name)
+        if wanted is None:
+            if record.current is None:
+                raise self._unknown(name, record)
+            wanted = record.current
+        version = record.find(wanted)
+        if version is None or record.current is None:
+            if not record.versions or record.current is None:
+                raise self._unknown(name, record)
+            raise TaskNotFound(
+                f"Task {name!r} has no version {wanted}.",
+                f"It has: {', '.join(str(each.version) for each in record.versions)}.",
+            )
+        return Entry(name, version)
+
+    def _unknown(self, name: str, record: Record) -> TaskNotFound:
+        if record.versions:
+            return TaskNotFound(
+                f"Task {name!r} was removed.",
+                f"adapterbank rollback {name} {record.versions[-1].version} brings it back.",
+            )
+        return TaskNotFound(
+            f"The bank has no task {name!r}.", "adapterbank tasks lists those it has."
         )
-    there = versions(bank, task)
-    if not there:
-        known = ", ".join(sorted(tasks(bank))) or "none yet"
-        raise PackageError(f"The bank has no task {task!r}.", f"Its tasks: {known}.")
-    version = int(wanted) if wanted.isdecimal() else None if wanted else there[-1]
-    if version not in there:
-        raise PackageError(
-            f"Task {task!r} has no version {wanted!r}.", f"It has: {', '.join(map(str, there))}."
+
+    def info(self, reference: str) -> TaskInfo:
+        """What there is to know of a task; its weights are not looked at."""
+        entry = self.find(reference)
+        record = self.record(entry.task)
+        return TaskInfo(
+            entry.task, entry.version, record.current, record.versions, self.manifest(entry)
         )
-    return bank / task / str(version)
+
+    def manifest(self, entry: Entry) -> Manifest:
+        """What a version says of itself; its weights are not looked at."""
+        return unpack_manifest(self._opener(entry), entry.version.package)
+
+    def load(self, entry: Entry) -> Package:
+        """A version with every check."""
+        package = unpack(self._opener(entry), entry.version.package)
+        if package.manifest.base.fingerprint != self.base.fingerprint:
+            raise WrongBase(
+                f"{entry} fits {package.manifest.base.name} "
+                f"({package.manifest.base.fingerprint}), and the bank is on {self.base.name} "
+                f"({self.base.fingerprint})."
+            )
+        return package
+
+    def _opener(self, entry: Entry) -> Callable[[str], BufferedIOBase]:
+        folder = _package(entry.task, entry.version.package)
+
+        def open_file(name: str) -> BufferedIOBase:
+            try:
+                return self.files.open(f"{folder}/{name}")
+            except FileNotFoundError as error:
+                raise PackageError(
+                    f"{entry} has lost its {name}.", "Restore it, or publish the task again."
+                ) from error
+            except OSError as error:
+                raise PackageError(
+                    f"{name} of {entry} cannot be read: {error.strerror}."
+                ) from error
+
+        return open_file
+
+    # --- writing
+
+    def publish(self, name: str, manifest: Manifest, tensors: Mapping[str, Tensor]) -> Entry:
+        """Add a version and make it the current one. When this returns, it is kept."""
+        return self.publish_packed(name, pack(manifest, tensors))
+
+    def publish_packed(self, name: str, packed: Packed) -> Entry:
+        """The same for the files of a package."""
+        name = check_name(name)
+        self.check_base(packed.manifest.base)
+        self.files.add_folder(_package(name, packed.digest), packed.files)
+        record = self._append(name, lambda state: state.publish(packed.digest, packed.bytes))
+        return Entry(name, record.versions[-1])
+
+    def rollback(self, name: str, version: int) -> Entry:
+        """Make another version the current one; a removed task comes back with it."""
+        name = check_name(name)
+
+        def change(state: Record) -> Record:
+            if state.find(version) is None:
+                has = ", ".join(str(each.version) for each in state.versions) or "none"
+                raise TaskNotFound(f"Task {name!r} has no version {version}.", f"It has: {has}.")
+            return state.rollback(version)
+
+        record = self._append(name, change)
+        found = record.find(version)
+        assert found is not None  # noqa: S101 - `change` has seen it
+        return Entry(name, found)
+
+    def remove(self, name: str, *, purge: bool = False) -> None:
+        """Take a task out. With `purge` its bytes are deleted too, and there is no way back."""
+        name = check_name(name)
+
+        def change(state: Record) -> Record:
+            if state.current is None and not (purge and state.versions):
+                raise self._unknown(name, state)
+            return state.purge() if purge else state.remove()
+
+        record = self._append(name, change, despite_damage=purge)
+        if purge:
+            self.files.remove(f"{_home(name)}/packages")
+            self._forget(name, record)
+            shutil.rmtree(self.runs(name), ignore_errors=True)
+
+    def collect(self, *, keep: int | None = None, older_than: float = HOUR) -> int:
+        """Delete what no record names any more, and but for `keep` versions a task the older ones.
+
+        Only what is older than `older_than` seconds goes: a younger package may be about to be
+        published. Returns how many packages and unfinished pieces were deleted.
+        """
+        count = self.files.sweep(older_than)
+        for tenant in self._tenants():
+            for name in self._names(tenant):
+                record = self.record(name)
+                if keep is not None and record.collect(keep).versions != record.versions:
+                    record = self._append(name, lambda state: state.collect(keep))
+                self._forget(name, record)
+                used = {each.package for each in record.versions}
+                home = f"{_home(name)}/packages"
+                for package in set(self.files.names(home)) - used:
+                    if self.files.age(f"{home}/{package}") >= older_than:
+                        self.files.remove(f"{home}/{package}")
+                        count += 1
+        return count
+
+    def _append(
+        self, name: str, change: Callable[[Record], Record], *, despite_damage: bool = False
+    ) -> Record:
+        """Add a record, on top of whatever another writer has added meanwhile."""
+        for _ in range(TRIES):
+            try:
+                state = self.record(name)
+            except PackageError:
+                if not despite_damage:
+                    raise
+                state = self._damaged(name)
+            record = change(state)
+            place = f"{_home(name)}/records/{_file_of(record.sequence)}"
+            if self.files.create(place, record.to_json()):
+                return record
+        raise BankError(
+            f"Task {name!r} could not be changed: others keep changing it.", "Try again."
+        )
+
+    def _damaged(self, name: str) -> Record:
+        """In place of a record that cannot be read, one that gives no version number again."""
+        last = int(self.files.names(f"{_home(name)}/records")[-1].removesuffix(".json"))
+        lost = Version(last, "", 0, "")
+        return replace(NOTHING, sequence=last, highest=last, current=last, versions=(lost,))
+
+    def _forget(self, name: str, record: Record) -> None:
+        """Delete the records before this one."""
+        records = f"{_home(name)}/records"
+        for file in self.files.names(records):
+            if file < _file_of(record.sequence):
+                self.files.remove(f"{records}/{file}")
 
 
-def tasks(bank: Path) -> list[str]:
-    """The names of all tasks."""
-    shown = "[!.]*"  # what starts with a dot is unfinished
-    found = {path.parent.parent for path in bank.glob(f"{shown}/{shown}/manifest.json")}
-    found |= {path.parent.parent for path in bank.glob(f"{shown}/{shown}/{shown}/manifest.json")}
-    return sorted(path.relative_to(bank).as_posix() for path in found)
+def _home(name: str) -> str:
+    tenant, task = split_name(name)
+    return f"{TASKS}/{tenant}/{task}"
+
+
+def _package(name: str, digest: str) -> str:
+    return f"{_home(name)}/packages/{digest}"
+
+
+def _file_of(sequence: int) -> str:
+    return f"{sequence:08d}.json"

@@ -13,12 +13,12 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping
-from io import BufferedReader
+from io import BufferedIOBase
 from typing import TYPE_CHECKING, Any
 
 from adapterbank.errors import PackageError
-from adapterbank.model.adapter import AdapterConfig
-from adapterbank.store.manifest import DAMAGED, Manifest
+from adapterbank.model.config import AdapterConfig
+from adapterbank.store.manifest import DAMAGED, Manifest, Precision
 from adapterbank.store.schema import parse
 
 if TYPE_CHECKING:
@@ -36,18 +36,24 @@ _OTHER_NORM = re.compile(r"([a-z]+\.norm)\.(?:weight|bias)")
 _OF_BASE = re.compile(r"base\.[A-Za-z0-9_.]{1,300}")
 
 
-def encode_weights(tensors: Mapping[str, NDArray[np.float32]]) -> bytes:
-    """The bytes of the weights file: single precision, names sorted."""
+# The number type of each precision: its name in the file, and numpy's.
+NUMBERS: dict[Precision, tuple[str, str]] = {"fp32": ("F32", "<f4"), "fp16": ("F16", "<f2")}
+
+
+def encode_weights(tensors: Mapping[str, NDArray[np.float32]], precision: Precision) -> bytes:
+    """The bytes of the weights file, names sorted."""
     from safetensors.numpy import save
 
-    return save({name: tensors[name] for name in sorted(tensors)})
+    kind = NUMBERS[precision][1]
+    return save({name: tensors[name].astype(kind, copy=False) for name in sorted(tensors)})
 
 
-def read_weights(file: BufferedReader, manifest: Manifest) -> dict[str, NDArray[np.float32]]:
-    """The tensors of an open weights file, checked against its manifest."""
+def read_weights(file: BufferedIOBase, manifest: Manifest) -> dict[str, NDArray[np.float32]]:
+    """The tensors of an open weights file, checked against its manifest: single precision."""
     import numpy as np
 
-    size = os.fstat(file.fileno()).st_size
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
     if size != manifest.weights_bytes:
         raise _damaged(f"has {size:,} bytes, and the manifest says {manifest.weights_bytes:,}")
     start = file.read(8)
@@ -56,7 +62,7 @@ def read_weights(file: BufferedReader, manifest: Manifest) -> dict[str, NDArray[
         raise _damaged(f"has a header of {length:,} bytes")
     header = file.read(length)
     data = size - 8 - length
-    places = read_header(header, data)
+    places = read_header(header, data, manifest.precision)
     check_tensors(manifest, {name: shape for name, (shape, _) in places.items()})
 
     values = bytearray(data)
@@ -65,15 +71,18 @@ def read_weights(file: BufferedReader, manifest: Manifest) -> dict[str, NDArray[
     digest.update(values)
     if digest.hexdigest() != manifest.weights_sha256:
         raise _damaged(f"has digest {digest.hexdigest()}, not {manifest.weights_sha256}")
+    kind = NUMBERS[manifest.precision][1]
     tensors = {
-        name: np.frombuffer(values, "<f4", math.prod(shape), begin).reshape(shape)
+        name: np.frombuffer(values, kind, math.prod(shape), begin)
+        .reshape(shape)
+        .astype(np.float32, copy=False)
         for name, (shape, begin) in places.items()
     }
     check_finite(tensors)
     return tensors
 
 
-def read_header(header: bytes, data: int) -> dict[str, tuple[Shape, int]]:
+def read_header(header: bytes, data: int, precision: Precision) -> dict[str, tuple[Shape, int]]:
     """Shape and first byte of each tensor. Together they fill the `data` bytes without overlap."""
     try:
         entries = parse(header)
@@ -81,25 +90,26 @@ def read_header(header: bytes, data: int) -> dict[str, tuple[Shape, int]]:
         raise _damaged(f"has a header that cannot be read: {error}") from error
     if not isinstance(entries, dict) or len(entries) > MAX_TENSORS:
         raise _damaged(f"has a header that is no list of at most {MAX_TENSORS:,} tensors")
-    places = {name: _place(name, entry) for name, entry in entries.items()}
+    number, width = NUMBERS[precision][0], int(NUMBERS[precision][1][-1])
+    places = {name: _place(name, entry, number, width) for name, entry in entries.items()}
     end = 0
     for name, (shape, begin) in sorted(places.items(), key=lambda item: item[1][1]):
         if begin != end:
             raise _damaged(f"has a gap or an overlap before {name[:100]!r}")
-        end += 4 * math.prod(shape)
+        end += width * math.prod(shape)
     if end != data:
         raise _damaged(f"has {data:,} bytes of values where its header says {end:,}")
     return places
 
 
-def _place(name: str, entry: Any) -> tuple[Shape, int]:
+def _place(name: str, entry: Any, number: str, width: int) -> tuple[Shape, int]:
     match entry:
-        case {"dtype": "F32", "shape": [*shape], "data_offsets": [int(begin), int(end)]}:
-            sound = len(entry) == 3 and len(shape) <= 4
+        case {"dtype": str(found), "shape": [*shape], "data_offsets": [int(begin), int(end)]}:
+            sound = found == number and len(entry) == 3 and len(shape) <= 4
             sound = sound and all(type(length) is int and length > 0 for length in shape)
-            if sound and end - begin == 4 * math.prod(shape):
+            if sound and end - begin == width * math.prod(shape):
                 return tuple(shape), begin
-    raise _damaged(f"describes {name[:100]!r} as something other than a tensor of 32-bit floats")
+    raise _damaged(f"describes {name[:100]!r} as something other than a tensor of {number} numbers")
 
 
 def check_tensors(manifest: Manifest, shapes: Mapping[str, Shape]) -> None:

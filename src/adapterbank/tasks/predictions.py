@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from adapterbank.errors import AdapterBankError
 from adapterbank.tasks.spans import Windows, best_spans, choose
 from adapterbank.tasks.task import Kind
 
@@ -25,9 +26,15 @@ class Prediction:
     start: int | None = None
     end: int | None = None
     score: float | None = None
+    embedding: tuple[float, ...] | None = None
+    """Of an input without a task: the bare encoder's."""
+    error: AdapterBankError | None = None
+    """Why there is no answer."""
 
     def as_dict(self) -> dict[str, Any]:
         """The fields of its kind."""
+        if self.error is not None:
+            return {"error": {"message": self.error.message, "hint": self.error.hint}}
         spans = ("start", "end") if self.answer is not None else ()
         return {
             name: value

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapterbank.errors import ConfigError
-from adapterbank.model.adapter import check_count
+from adapterbank.model.config import check_count
 from adapterbank.tasks.metrics import LOWER_IS_BETTER
 from adapterbank.tasks.predictions import Prediction, decode
 from adapterbank.tasks.task import Example, Task

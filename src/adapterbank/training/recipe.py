@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 from adapterbank.errors import ConfigError
-from adapterbank.model.adapter import check_choice, check_count
+from adapterbank.model.config import check_choice, check_count
 from adapterbank.model.heads import Kind
 from adapterbank.model.methods import MethodName
 

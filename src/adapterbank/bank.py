@@ -1,0 +1,301 @@
+"""The bank as a person holds it: one frozen base, and tasks to learn, ask, check and carry off.
+
+bank = Bank.open("bank")
+bank.learn("spam", "sms.csv")
+bank.predict("spam", ["win a prize now"])
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from adapterbank.errors import AdapterBankError, BankNotFound, ConfigError, PackageError
+from adapterbank.learn import Event, Learnt, learn, publish
+from adapterbank.model.encoder import Encoder, load_encoder
+from adapterbank.model.wheel import MINILM
+from adapterbank.order import Earlier, Order, make_order
+from adapterbank.serving.predictor import Predictor, embed
+from adapterbank.store.adapterhub import BaseFacts, export_adapterhub, import_adapterhub
+from adapterbank.store.archive import read_archive, write_archive
+from adapterbank.store.manifest import BaseRecord
+from adapterbank.store.mount import mount
+from adapterbank.store.names import check_name
+from adapterbank.store.package import Package, Packed, pack, read_package, write_package
+from adapterbank.store.store import Entry, Store, TaskInfo
+from adapterbank.tasks.load import load_task
+from adapterbank.tasks.predictions import Prediction
+from adapterbank.tasks.sources import Source
+from adapterbank.tasks.task import Task
+from adapterbank.verify import Verdict, check_probes, software, take_probes, verify
+
+# What says how data is read; every other setting says how to learn.
+OF_DATA = (
+    "dev", "test", "kind", "text_column", "pair_column", "label_column", "label_names", "encoding",
+    "metric", "skip_bad",
+)  # fmt: skip
+ExportFormat = Literal["adapterbank", "adapterhub"]
+
+
+class Bank:
+    """Tasks on one frozen base. Safe to use from several threads: one at a time has the base."""
+
+    def __init__(self, store: Store, encoder: Encoder | None = None, device: str = "auto") -> None:
+        self.store = store
+        self._encoder, self._device = encoder, device
+        self._lock = threading.RLock()
+
+    @classmethod
+    def open(
+        cls,
+        url: str | Path = "bank",
+        base: str | None = None,
+        *,
+        device: str = "auto",
+        create: bool = True,
+    ) -> Bank:
+        """The bank at a folder or URL; made if it is missing, on `minilm` unless told otherwise.
+
+        The base itself is loaded when it is first needed. One that is named is loaded and compared
+        at once.
+        """
+        try:
+            store = Store.open(url)
+        except BankNotFound:
+            if not create:
+                raise
+            return cls.create(url, load_encoder(base or MINILM, device=device))
+        if base is None:
+            return cls(store, None, device)
+        encoder = load_encoder(base, device=device)
+        store.check_base(_base_record(encoder))
+        return cls(store, encoder, device)
+
+    @classmethod
+    def create(cls, url: str | Path, encoder: Encoder) -> Bank:
+        """A new bank on a base that is loaded."""
+        return cls(Store.create(url, _base_record(encoder)), encoder)
+
+    @property
+    def encoder(self) -> Encoder:
+        """The base."""
+        with self._lock:
+            if self._encoder is None:
+                encoder = load_encoder(self.store.base.name, device=self._device)
+                self.store.check_base(_base_record(encoder))
+                self._encoder = encoder
+            return self._encoder
+
+    # --- learning
+
+    def learn(self, name: str, data: Source | Task, **settings: Any) -> TaskInfo:
+        """Learn a task and publish it as the name's next version; nothing else is touched.
+
+        `data` is a path, a list of dicts, a DataFrame, a `datasets.Dataset` or a Task. Settings go
+        by name: how to read it (`dev`, `text_column`, …) and how to learn it (`epochs`, `size`,
+        `seed`, `minutes`, …). `from_version` is a version to go on from, as in "spam@2";
+        `even_if_worse` publishes it whatever came of that.
+        """
+        even_if_worse = settings.pop("even_if_worse", False)
+        events = self.learning(name, data, **settings)
+        learnt = next(event for event in events if isinstance(event, Learnt))
+        entry = self.publish(name, learnt, even_if_worse=even_if_worse)
+        next(events, None)  # it is kept: the run may remove its state
+        return self.show(str(entry))
+
+    def learning(
+        self,
+        name: str,
+        data: Source | Task,
+        *,
+        order: Order | None = None,
+        resume: bool = False,
+        **settings: Any,
+    ) -> Iterator[Event]:
+        """The same as events, without publishing; the last is `Learnt`. `resume` goes on with a
+        run that was stopped; an `order` takes the place of settings."""
+        name = check_name(name)
+        reading = {key: settings.pop(key) for key in OF_DATA if key in settings}
+        if isinstance(data, Task):
+            if reading:
+                raise ConfigError(f"{', '.join(reading)}: a Task has been read already.")
+            task = data
+        else:
+            task = load_task(name, data, seed=settings.get("seed") or 0, **reading)
+        return self._events(name, task, order or self.order(**settings), resume)
+
+    def _events(self, name: str, task: Task, order: Order, resume: bool) -> Iterator[Event]:
+        with self._lock:
+            runs = self.store.runs(name)
+            yield from learn(self.encoder, task.named(name), order, runs=runs, resume=resume)
+
+    def order(self, from_version: str | None = None, **settings: Any) -> Order:
+        """How to learn, from settings by name."""
+        if from_version is not None:
+            entry = self.store.find(from_version)
+            settings["earlier"] = Earlier(str(entry), self.store.load(entry))
+        return make_order(self.encoder.layers, **settings)
+
+    def publish(self, name: str, learnt: Learnt, *, even_if_worse: bool = False) -> Entry:
+        """Put what was learnt into the bank."""
+        with self._lock:
+            return publish(self.store, self.encoder, name, learnt, even_if_worse=even_if_worse)
+
+    # --- asking
+
+    def predict(self, task: str, inputs: Sequence[Any]) -> list[Prediction]:
+        """Answers of `task` or `task@3`, one an input. An input that cannot be read has its error
+        in its place."""
+        package = self.store.load(self.store.find(task))
+        with self._lock, Predictor(self.encoder, package) as predictor:
+            return predictor.answer(inputs)
+
+    def predict_mixed(self, inputs: Sequence[tuple[str | None, Any]]) -> list[Prediction]:
+        """Answers for inputs of any tasks in any order. None for a task gives the embedding of the
+        bare encoder."""
+        found: dict[int, Prediction] = {}
+        for task in dict.fromkeys(task for task, _ in inputs):
+            rows = [i for i, (each, _) in enumerate(inputs) if each == task]
+            asked = [inputs[i][1] for i in rows]
+            found |= zip(rows, self._answers(task, asked), strict=True)
+        return [found[i] for i in range(len(inputs))]
+
+    def _answers(self, task: str | None, inputs: Sequence[Any]) -> list[Prediction]:
+        try:
+            if task is not None:
+                return self.predict(task, inputs)
+            with self._lock:
+                return embed(self.encoder, inputs)
+        except AdapterBankError as error:
+            return [Prediction(error=error) for _ in inputs]
+
+    def predict_all(self, text: Any, tasks: Iterable[str] | None = None) -> dict[str, Prediction]:
+        """What every task says of one input, or those named."""
+        names = list(self.store.tasks() if tasks is None else tasks)
+        answers = self.predict_mixed([(name, text) for name in names])
+        return dict(zip(names, answers, strict=True))
+
+    # --- looking
+
+    def tasks(self) -> list[TaskInfo]:
+        """Every task."""
+        return [self.show(name) for name in self.store.tasks()]
+
+    def show(self, reference: str) -> TaskInfo:
+        """One task, at its current version or the one named."""
+        return self.store.info(reference)
+
+    def verify(self, *references: str) -> list[Verdict]:
+        """Check every version, or those named: digests, the base, probes replayed."""
+        with self._lock:
+            return list(verify(self.store, self.encoder, references))
+
+    # --- changing
+
+    def rollback(self, task: str, version: int) -> None:
+        """Make another version the current one."""
+        self.store.rollback(task, version)
+
+    def remove(self, task: str, *, purge: bool = False) -> None:
+        """Take a task out; with `purge` its bytes are deleted too."""
+        self.store.remove(task, purge=purge)
+
+    # --- carrying
+
+    def export(
+        self,
+        reference: str,
+        path: str | Path,
+        form: ExportFormat = "adapterbank",
+        *,
+        layer_norms_beside: bool = False,
+    ) -> list[str]:
+        """Write a task to a folder or a .tar.gz. Returns notes on what could not cross."""
+        path = Path(path)
+        entry = self.store.find(reference)
+        package = self.store.load(entry)
+        if form == "adapterhub":
+            return export_adapterhub(
+                package,
+                self._facts(),
+                path,
+                name=entry.task.rpartition("/")[2].replace(".", "-"),
+                layer_norms_beside=layer_norms_beside,
+            )
+        if is_archive(path):
+            write_archive(path, pack(package.manifest, package.tensors))
+        else:
+            write_package(path, package.manifest, package.tensors)
+        return []
+
+    def import_(
+        self, path: str | Path, name: str | None = None, *, pair: bool = False
+    ) -> tuple[Entry, list[str]]:
+        """Take in a package folder, a .tar.gz or an AdapterHub folder, once it has been checked.
+        Returns what it became, and notes on what could not cross.
+
+        AdapterHub does not say whether a task reads pairs of texts: `pair` does.
+        """
+        path = Path(path)
+        notes: list[str] = []
+        if not is_archive(path) and (path / "adapter_config.json").is_file():
+            packed, notes = self._from_adapterhub(path, check_name(name or _name_of(path)), pair)
+        elif is_archive(path):
+            packed = read_archive(path)
+        else:
+            package = read_package(path)
+            packed = pack(package.manifest, package.tensors)
+        self.store.check_base(packed.manifest.base)
+        with self._lock:
+            check_probes(self.encoder, packed.unpack())
+        return self.store.publish_packed(name or packed.manifest.task, packed), notes
+
+    def _from_adapterhub(self, folder: Path, task: str, pair: bool) -> tuple[Packed, list[str]]:
+        manifest, tensors, notes = import_adapterhub(folder, self._facts(), task=task, pair=pair)
+        with self._lock:
+            made = Package(manifest, tensors)
+            with mount(self.encoder, made) as model:
+                probes = take_probes(self.encoder, model)
+            manifest = replace(manifest, probes=probes, software=software(self.encoder))
+        return pack(manifest, tensors), notes
+
+    def _facts(self) -> BaseFacts:
+        encoder = self.encoder
+        total = encoder.model.num_parameters()
+        embeddings = encoder.model.get_submodule(encoder.sites.embeddings)
+        return BaseFacts(
+            name=encoder.name,
+            fingerprint=encoder.fingerprint,
+            model_type=str(encoder.model.config.model_type),
+            width=encoder.width,
+            layers=encoder.layers,
+            pooling=encoder.pooling,
+            max_length=encoder.max_length,
+            has_pooler=encoder.has_pooler,
+            parameters=total,
+            parameters_without_embeddings=total - sum(p.numel() for p in embeddings.parameters()),
+        )
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a path names a .tar.gz."""
+    return path.name.lower().endswith((".tar.gz", ".tgz"))
+
+
+def _name_of(path: Path) -> str:
+    try:
+        return check_name(path.name.lower())
+    except ConfigError as error:
+        raise PackageError(
+            f"{path.name!r} cannot be a task's name.", "Give one: --name NAME."
+        ) from error
+
+
+def _base_record(encoder: Encoder) -> BaseRecord:
+    """A folder is known by its full path, so that the bank can be used from anywhere."""
+    place = Path(encoder.name).expanduser()
+    name = str(place.resolve()) if place.is_dir() else encoder.name
+    return BaseRecord(name, encoder.fingerprint)

@@ -1,0 +1,74 @@
+"""The settings of adapters. Nothing here needs torch, so a package can be read without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from adapterbank.errors import ConfigError
+
+Activation = Literal[
+    "gelu_tanh", "gelu", "relu", "tanh", "swish", "sigmoid", "leaky_relu", "identity"
+]
+Where = Literal["both", "attention", "output"]
+Insertion = Literal["serial", "parallel"]
+Norm = Literal["none", "layer", "batch"]
+
+
+@dataclass(frozen=True)
+class AdapterConfig:
+    """What an adapter is and where it stands. The defaults are the paper's."""
+
+    size: int = 64
+    """m, the width of the bottleneck. The paper tries 1 to 512; 64 is its fixed choice."""
+    activation: Activation = "gelu_tanh"
+    """f. The paper says only "nonlinearity"; its code uses the tanh form of GELU."""
+    init_std: float = 1e-2
+    """Standard deviation of the start, a normal cut off at two of them (section 3.6, figure 6)."""
+    layers: tuple[int, ...] | None = None
+    """Layers that get adapters, counted from 0; None for all. Nothing below the lowest trains."""
+    where: Where = "both"
+    """After the attention projection, after the second feed-forward projection, or both."""
+    insertion: Insertion = "serial"
+    """What the adapter reads: the sub-layer's output (serial) or its input (parallel)."""
+    gate: bool = False
+    """Multiplicative interaction: h + h·δ(x) in place of h + δ(x)."""
+    norm: Norm = "none"
+    """Normalisation of the bottleneck's input: none, layer or batch."""
+    hidden_layers: int = 1
+    """Hidden layers of width m in the bottleneck."""
+    train_layer_norms: bool = True
+    """Train the encoder's LayerNorms beside the adapters, as the paper does."""
+
+    def __post_init__(self) -> None:
+        check_count("size", self.size)
+        check_count("hidden_layers", self.hidden_layers)
+        check_choice("activation", self.activation, get_args(Activation))
+        check_choice("where", self.where, get_args(Where))
+        check_choice("insertion", self.insertion, get_args(Insertion))
+        check_choice("norm", self.norm, get_args(Norm))
+        if not 0 <= self.init_std < float("inf"):
+            raise ConfigError(
+                f"init_std is {self.init_std}; it must be a number of at least 0.",
+                "The paper uses 0.01 and finds anything below that as good.",
+            )
+        if self.layers is not None:
+            layers = tuple(sorted(set(self.layers)))
+            if not layers or any(type(layer) is not int or layer < 0 for layer in layers):
+                raise ConfigError(
+                    f"layers is {self.layers!r}; it takes layer numbers from 0.",
+                    "Use None for all layers.",
+                )
+            object.__setattr__(self, "layers", layers)
+
+
+def check_count(name: str, value: object) -> None:
+    """A whole number from 1 (True is not one)."""
+    if type(value) is not int or value < 1:
+        raise ConfigError(f"{name} is {value!r}; it must be a whole number from 1.")
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """One of the named choices."""
+    if value not in choices:
+        raise ConfigError(f"{name} is {value!r}; choose one of {', '.join(choices)}.")

@@ -1,0 +1,323 @@
+"""Where a bank's files are: a folder of this machine, or anything that fsspec can reach.
+
+Two promises are all that the store builds on:
+
+- `create` makes a file with its whole content, or finds that there is one already;
+- `add_folder` makes a folder of files that is whole once its last file can be seen.
+
+A local folder keeps both through a crash or a power cut: content is on the disk before it gets its
+name. Elsewhere they are as strong as the service: exclusive creation is asked for (S3, Google's and
+Azure's stores honour it, the memory of this process too), and the last file of a folder is written
+last. Where a service cannot create exclusively, two publishers of one task at one moment are not
+told apart, and one publisher at a time is up to the user.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from io import BufferedIOBase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from adapterbank.errors import BankError
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+UNFINISHED = ".unfinished"  # what was being written; nobody reads it
+
+
+class Files(Protocol):
+    """A tree of files. Paths are relative, with slashes; names in them were checked before."""
+
+    url: str
+
+    def read(self, path: str, limit: int) -> bytes:
+        """The content of a file, `limit` bytes at most. FileNotFoundError if there is none."""
+        ...
+
+    def open(self, path: str) -> BufferedIOBase:
+        """A file to be read. FileNotFoundError if there is none."""
+        ...
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Make a file; False if there is one of that name already."""
+        ...
+
+    def add_folder(self, path: str, files: Mapping[str, bytes]) -> None:
+        """Make a folder of files, the last one last. One that is there is taken to be the same."""
+        ...
+
+    def names(self, path: str) -> list[str]:
+        """What is in a folder, sorted; nothing if it isn't there. Hidden names are left out."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a folder with everything in it, if it is there."""
+        ...
+
+    def age(self, path: str) -> float:
+        """Seconds since a file or folder was last written."""
+        ...
+
+    def sweep(self, older_than: float) -> int:
+        """Remove what was left unfinished so many seconds ago; how many there were."""
+        ...
+
+
+def open_files(url: str | Path) -> Files:
+    """The files at a path or a URL."""
+    text = str(url)
+    if "://" not in text:
+        return LocalFiles(Path(text).expanduser())
+    if text.startswith(("file://", "local://")):
+        return LocalFiles(Path(text.partition("://")[2]))
+    from fsspec.core import url_to_fs
+
+    try:
+        system, root = url_to_fs(text)
+    except (ValueError, ImportError) as error:
+        raise BankError(
+            f"{text!r} cannot be a bank: {error}.", "Give a folder, or a URL that fsspec knows."
+        ) from error
+    return RemoteFiles(text, system, root.rstrip("/"))
+
+
+class LocalFiles:
+    """A folder of this machine."""
+
+    def __init__(self, root: Path) -> None:
+        self.local, self.url = root, str(root)
+
+    def read(self, path: str, limit: int) -> bytes:
+        with self.open(path) as file:
+            return file.read(limit)
+
+    def open(self, path: str) -> BufferedIOBase:
+        return open_plain(self.local / path)
+
+    def create(self, path: str, content: bytes) -> bool:
+        target = self.local / path
+        with _explained(self.url):
+            if target.exists():
+                return False
+            unfinished = self._unfinished()
+            try:
+                make_folders(target.parent)
+                write_file(unfinished, content)
+                try:
+                    os.link(unfinished, target)  # never replaces, and has its content at once
+                except FileExistsError:
+                    return False
+                sync_folder(target.parent)
+            finally:
+                unfinished.unlink(missing_ok=True)
+        return True
+
+    def add_folder(self, path: str, files: Mapping[str, bytes]) -> None:
+        target = self.local / path
+        with _explained(self.url):
+            unfinished = self._unfinished()
+            try:
+                unfinished.mkdir()
+                for name, content in files.items():
+                    write_file(unfinished / name, content)
+                sync_folder(unfinished)
+                make_folders(target.parent)
+                try:
+                    unfinished.rename(target)
+                except OSError as error:
+                    if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                        raise
+                    os.utime(target)  # in use again: not to be collected
+                sync_folder(target.parent)
+            finally:
+                shutil.rmtree(unfinished, ignore_errors=True)
+
+    def _unfinished(self) -> Path:
+        folder = self.local / UNFINISHED
+        folder.mkdir(exist_ok=True)
+        return folder / secrets.token_hex(8)
+
+    def names(self, path: str) -> list[str]:
+        try:
+            names = (each.name for each in (self.local / path).iterdir())
+            return sorted(name for name in names if name[0] != ".")
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def remove(self, path: str) -> None:
+        target = self.local / path
+        with _explained(self.url):
+            if target.is_dir() and not target.is_symlink():
+                # Out of sight in one step, so that nobody sees half of it.
+                hidden = self._unfinished()
+                with suppress(FileNotFoundError):
+                    target.rename(hidden)
+                    sync_folder(target.parent)
+                shutil.rmtree(hidden, ignore_errors=True)
+            else:
+                target.unlink(missing_ok=True)
+
+    def age(self, path: str) -> float:
+        return time.time() - (self.local / path).stat().st_mtime
+
+    def sweep(self, older_than: float) -> int:
+        count = 0
+        with suppress(FileNotFoundError):
+            for path in (self.local / UNFINISHED).iterdir():
+                with suppress(FileNotFoundError):
+                    if time.time() - path.stat().st_mtime < older_than:
+                        continue
+                    if path.is_dir():
+                        shutil.rmtree(path, ignore_errors=True)
+                    else:
+                        path.unlink()
+                    count += 1
+        return count
+
+
+class RemoteFiles:
+    """Anything behind fsspec."""
+
+    def __init__(self, url: str, system: AbstractFileSystem, root: str) -> None:
+        self.url, self._system, self._root = url, system, root
+
+    def _at(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root
+
+    def read(self, path: str, limit: int) -> bytes:
+        with _explained(self.url):
+            content: bytes = self._system.cat_file(self._at(path), start=0, end=limit)
+            return content
+
+    def open(self, path: str) -> BufferedIOBase:
+        with _explained(self.url):
+            return io.BytesIO(self._system.cat_file(self._at(path)))
+
+    def create(self, path: str, content: bytes) -> bool:
+        with _explained(self.url):
+            try:
+                self._system.pipe_file(self._at(path), content, mode="create")
+            except FileExistsError:
+                return False
+            except OSError as error:
+                if error.errno == errno.EEXIST:
+                    return False
+                raise
+        return True
+
+    def add_folder(self, path: str, files: Mapping[str, bytes]) -> None:
+        with _explained(self.url):
+            for name, content in files.items():
+                self._system.pipe_file(self._at(f"{path}/{name}"), content)
+
+    def names(self, path: str) -> list[str]:
+        self._system.invalidate_cache(self._at(path))
+        try:
+            found: list[str] = self._system.ls(self._at(path), detail=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        names = {name.rstrip("/").rpartition("/")[2] for name in found}
+        return sorted(name for name in names if name and name[0] != ".")
+
+    def remove(self, path: str) -> None:
+        with _explained(self.url), suppress(FileNotFoundError):
+            self._system.rm(self._at(path), recursive=True)
+
+    def age(self, path: str) -> float:
+        found: Any = self._system.modified(self._at(path))
+        return time.time() - float(found.timestamp())
+
+    def sweep(self, older_than: float) -> int:
+        del older_than
+        return 0
+
+
+@contextmanager
+def _explained(url: str) -> Iterator[None]:
+    """What the disk or the network refuses, in a sentence. Missing files are the caller's."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise BankError(
+            f"The bank at {url!r} cannot be written to: {error.strerror or error}.",
+            "Nothing that was there has changed. Free some space or see to its permissions.",
+        ) from error
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes], *, replace: bool = False) -> None:
+    """Make a folder anywhere, whole or not at all. With `replace`, an earlier one gives way; a
+    crash between the two renames leaves it beside, under a hidden name."""
+    hidden = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}")
+    hidden.mkdir()
+    try:
+        for name, content in files.items():
+            write_file(hidden / name, content)
+        sync_folder(hidden)
+        _put_in_place(hidden, folder, replace)
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _put_in_place(new: Path, folder: Path, replace: bool) -> None:
+    """Give `new` its name, or put everything back."""
+    old = new.with_name(f"{new.name}.old")
+    with ExitStack() as undo:
+        if replace and folder.exists():
+            folder.rename(old)
+            undo.callback(old.rename, folder)
+        new.rename(folder)
+        undo.callback(folder.rename, new)
+        sync_folder(folder.parent)
+        undo.pop_all()
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """A new file, on the disk when this returns."""
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def make_folders(folder: Path) -> None:
+    """A folder and those above it, on the disk when this returns."""
+    if folder.is_dir():
+        return
+    make_folders(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """The folder's names, on the disk when this returns."""
+    if os.name == "nt":  # has no way to sync a folder
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def open_plain(path: Path) -> BufferedIOBase:
+    """A plain file to be read: no link that leads elsewhere, no pipe that never ends."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    flags |= getattr(os, "O_BINARY", 0)
+    file = os.fdopen(os.open(path, flags), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise IsADirectoryError(errno.EISDIR, "it is not a file")
+    return file

@@ -1,0 +1,116 @@
+"""The proof that nothing has changed: digests, the base's fingerprint, probes replayed."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adapterbank.errors import AdapterBankError, PackageError
+from adapterbank.model.encoder import Encoder, fingerprint
+from adapterbank.model.probes import TOLERANCE, probe_logits, probe_rows, processor
+from adapterbank.model.task_model import TaskModel
+from adapterbank.store.manifest import BaseRecord, Manifest, Probe
+from adapterbank.store.mount import mount
+from adapterbank.store.names import split_reference
+from adapterbank.store.package import Package
+from adapterbank.store.store import Entry, Store
+
+KEPT = 64  # logits of a probe that are kept as numbers
+# Where all of these are the same, so is every bit of a probe's outputs.
+DECIDES = ("adapterbank", "torch", "transformers", "processor")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one version."""
+
+    task: str
+    version: int
+    ok: bool
+    problem: str = ""
+    exact: bool = False
+    """Whether its probes gave the very same bits; else they are within the tolerance."""
+
+
+def verify(store: Store, encoder: Encoder, references: Iterable[str] = ()) -> Iterator[Verdict]:
+    """Check versions one by one: those named, or every one that is kept."""
+    found = fingerprint(encoder.model, encoder.stored)
+    store.check_base(BaseRecord(encoder.name, found))
+    for reference in list(references) or store.tasks():
+        yield from _task(store, encoder, reference)
+
+
+def _task(store: Store, encoder: Encoder, reference: str) -> Iterator[Verdict]:
+    name, wanted = split_reference(reference)
+    try:
+        record = store.record(name)
+    except PackageError as error:
+        yield Verdict(name, 0, False, error.message)
+        return
+    versions = [store.find(reference).version] if wanted or not record.versions else record.versions
+    for version in versions:
+        entry = Entry(name, version)
+        try:
+            exact = check_probes(encoder, store.load(entry))
+        except AdapterBankError as error:
+            yield Verdict(name, version.version, False, error.message)
+        else:
+            yield Verdict(name, version.version, True, exact=exact)
+
+
+def check_probes(encoder: Encoder, package: Package) -> bool:
+    """Replay a package's probes; whether every bit is the same. A difference is an error."""
+    manifest = package.manifest
+    with mount(encoder, package) as model:
+        logits = probe_logits(model, [probe.tokens for probe in manifest.probes])
+    exact = True
+    for probe, found in zip(manifest.probes, logits, strict=True):
+        if _digest(found) == probe.sha256:
+            continue
+        exact = False
+        then = np.array(probe.outputs)
+        off = float(np.abs(found[: len(then)] - then).max()) if len(then) else 0.0
+        if _same_software(encoder, manifest):
+            raise PackageError(
+                f"Its probe of {len(probe.tokens)} tokens gives other bits than when it was "
+                f"published, off by {off:.2g}.",
+            )
+        if not off <= TOLERANCE:
+            raise PackageError(
+                f"Its probe of {len(probe.tokens)} tokens is off by {off:.2g}; "
+                f"{TOLERANCE:g} at most is rounding."
+            )
+    return exact
+
+
+def _same_software(encoder: Encoder, manifest: Manifest) -> bool:
+    now = software(encoder)
+    return all(manifest.software.get(name) == now[name] for name in DECIDES)
+
+
+def take_probes(encoder: Encoder, model: TaskModel) -> tuple[Probe, ...]:
+    """What a task gives for the base's probes, to be kept in its manifest."""
+    rows = probe_rows(encoder)
+    return tuple(
+        Probe(tuple(row), tuple(float(each) for each in logits[:KEPT]), _digest(logits))
+        for row, logits in zip(rows, probe_logits(model, rows), strict=True)
+    )
+
+
+def _digest(logits: NDArray[np.float32]) -> str:
+    return hashlib.sha256(logits.astype("<f4").tobytes()).hexdigest()
+
+
+def software(encoder: Encoder) -> dict[str, str]:
+    """What a package is made with here."""
+    names = ("adapterbank", "torch", "transformers", "tokenizers")
+    return {name: metadata.version(name) for name in names} | {
+        "python": platform.python_version(),
+        "processor": processor(encoder.model.device),
+    }
