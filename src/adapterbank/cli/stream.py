@@ -187,8 +187,8 @@ def _finish(running: Stream, target: Path, as_json: bool) -> dict[str, Any]:
 
     document = running.report()
     write_whole(target / "stream.json", encode(document))
-    write_whole(target / "stream.md", markdown(document).encode())
-    _draw(document, target)
+    drawn = "stream.svg" if _draw(document, target) else ""
+    write_whole(target / "stream.md", markdown(document, drawn).encode())
     if isinstance(running.source, Folder) and (waiting := running.source.waiting()):
         print(f"Splits without their task: {', '.join(waiting)}.", file=sys.stderr)
     if as_json:
@@ -199,9 +199,9 @@ def _finish(running: Stream, target: Path, as_json: bool) -> dict[str, Any]:
     return document
 
 
-def _draw(document: dict[str, Any], target: Path) -> None:
+def _draw(document: dict[str, Any], target: Path) -> bool:
     if not document["tasks"]:
-        return
+        return False
     try:
         from adapterbank.figures.stream import draw_stream
 
@@ -211,18 +211,15 @@ def _draw(document: dict[str, Any], target: Path) -> None:
         print(
             "No picture: it takes matplotlib (pip install 'adapterbank[study]').", file=sys.stderr
         )
+        return False
+    return True
 
 
 def _show(document: dict[str, Any]) -> None:
-    from adapterbank.streams.report import columns, rows, sentences
+    from adapterbank.streams.report import columns, heading, rows, sentences
 
     if document["tasks"]:
-        names = len(document["tasks"])
-        print_table(
-            f"{names} task{'s'[: names != 1]}, one after the other",
-            columns(document),
-            rows(document),
-        )
+        print_table(heading(document), columns(document), rows(document))
     for sentence in sentences(document):
         print(sentence)
     for each in document["set_aside"]:

@@ -151,10 +151,17 @@ def _account(learnt: Sequence[Document], base: int) -> Document:
 # --- for people
 
 
+def heading(report: Document) -> str:
+    """Over the table of tasks."""
+    several = f"{len(report['tasks'])} task{'s'[: len(report['tasks']) != 1]}"
+    shared = "; then of one shared encoder fine-tuned task after task" if report["contrast"] else ""
+    return f"{several}: scores on held-out rows, right after learning and at the end{shared}"
+
+
 def columns(report: Document) -> tuple[str, ...]:
     """Of the table of tasks."""
-    shared = ("shared: learnt", "at the end", "change") if report["contrast"] else ()
-    return ("task", "metric", "learnt", "at the end", "change", *shared)
+    shared = ("shared", "end", "change") if report["contrast"] else ()
+    return ("task", "metric", "learnt", "end", "change", *shared)
 
 
 def rows(report: Document) -> list[tuple[str, ...]]:
@@ -208,14 +215,15 @@ def _identity(report: Document, what: str) -> str:
     return f"Every earlier {held} is {same}-identical: NO. {which}"
 
 
-def markdown(report: Document) -> str:
-    """The report as a page."""
-    lines = [f"# Stream of {len(report['tasks'])} tasks on {report['base']['name']}", ""]
+def markdown(report: Document, picture: str = "") -> str:
+    """The report as a page, with a picture beside it if there is one."""
+    lines = [f"# A stream of tasks on {report['base']['name']}", ""]
     if report["tasks"]:
         heads = columns(report)
+        lines += [f"{heading(report)}.", ""]
         lines += [_line(heads), _line(["---", "---", *["--:"] * (len(heads) - 2)])]
-        lines += [_line(row) for row in rows(report)]
-        lines.append("")
+        lines += [*map(_line, rows(report)), ""]
+        lines += [f"![Scores as tasks are learnt]({picture})", ""] if picture else []
     lines += [f"- {sentence}" for sentence in sentences(report)]
     if report["set_aside"]:
         lines += ["", "## Set aside", ""]
