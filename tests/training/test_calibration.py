@@ -48,3 +48,14 @@ def test_a_temperature_changes_no_answer() -> None:
     for kind in ("classification", "multi-label"):
         cold, hot = (decode(kind, ["a", "b", "c"], logits, t) for t in (0.2, 5.0))
         assert [(p.label, p.labels) for p in cold] == [(p.label, p.labels) for p in hot]
+
+
+@pytest.mark.parametrize("kind", ["classification", "multi-label"])
+@pytest.mark.parametrize("rows", [20, 90, 1000])
+def test_no_error_on_dev_is_no_certainty(kind, rows) -> None:
+    targets = np.arange(rows) % 2
+    logits = np.where(targets[:, None] == [0, 1], 9.0, -9.0).astype(np.float32)
+    table = np.eye(2)[targets] if kind == "multi-label" else targets
+    found = fit_temperature(kind, logits, table)
+    sure = probabilities(kind, logits, found).max(-1)
+    assert sure == pytest.approx(1 - 1 / (rows + 2), abs=2e-3)

@@ -150,6 +150,7 @@ def _show(report: dict[str, Any], bank: str | None) -> None:
         "Inputs of all tasks in one go",
         ("text", "task", "answer"),
         [(each["text"], each["task"] or "–", str(each["answer"])) for each in report["mixed"]],
+        texts=3,
     )
     print(
         "Each task still answers what it did when it was learnt, to the last bit."

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from adapterbank.tasks.metrics import ClassRow
 
+WIDTH = 160  # of tables that no terminal shows
 JSON_HELP = "One JSON document on stdout, everything for people on stderr."
 
 
@@ -17,19 +18,32 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, indent=2, ensure_ascii=False))
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A small table; the first column is text, the others are figures."""
+def print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int = 1
+) -> None:
+    """A small table; the first column, or so many, are text, the others figures."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(header_style="bold")
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right")
+        table.add_column(column, justify="left" if i < texts else "right", no_wrap=i == 0)
     for row in rows:
         table.add_row(*row)
     console = Console()
+    if not console.is_terminal:  # a file or a pipe has no width
+        console.width = max(console.width, WIDTH)
     console.print(title, style="bold", markup=False, soft_wrap=True)
     console.print(table)
+
+
+def print_facts(title: str, facts: Mapping[str, str]) -> None:
+    """Names and what they stand for, one a line; empty ones are left out."""
+    shown = {name: text for name, text in facts.items() if text}
+    width = max(map(len, shown), default=0)
+    print(title)
+    for name, text in shown.items():
+        print(f"  {name:<{width}}  {text}")
 
 
 def print_classes(title: str, classes: Sequence[ClassRow]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adapterbank.cli.options import BankOption
-from adapterbank.cli.output import JSON_HELP, print_json, print_table
+from adapterbank.cli.output import JSON_HELP, print_facts, print_json, print_table
 
 if TYPE_CHECKING:
     from adapterbank.store.store import TaskInfo
@@ -49,7 +49,7 @@ def _print(info: TaskInfo) -> None:
     labels = ", ".join(manifest.labels[:12]) + (" …" if len(manifest.labels) > 12 else "")
     size = f" {manifest.adapter.size}" if manifest.adapter else ""
     rows = ", ".join(f"{count:,} {split}" for split, count in manifest.data.rows.items())
-    lines = {
+    facts = {
         "note": manifest.note,
         "kind": f"{'pairs, ' if manifest.pair else ''}{manifest.kind}",
         "labels": labels,
@@ -66,7 +66,7 @@ def _print(info: TaskInfo) -> None:
             for each in info.versions
         ),
     }
-    print_table(str(info), ("", ""), [(name, text) for name, text in lines.items() if text])
+    print_facts(str(info), facts)
     scores = {"test": manifest.test, "dev (selection saw it)": manifest.dev, **manifest.baselines}
     names = list(manifest.test or manifest.dev)
     if names:

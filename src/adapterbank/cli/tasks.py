@@ -89,6 +89,7 @@ def _show(store: Store, found: list[TaskInfo], damaged: dict[str, str], bank: st
                 )
                 for info in found
             ],
+            texts=2,
         )
     else:
         print(f"{bank} has no tasks yet. Learn one: adapterbank train --help")

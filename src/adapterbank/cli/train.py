@@ -256,7 +256,8 @@ def _verdict(manifest: Manifest, rows: int) -> str:
         return ""
     name, best = max(manifest.baselines.items(), key=lambda item: item[1][metric])
     gap = scores[metric] - best[metric]
-    noise = accuracy_error(min(max(scores[metric], 0.0), 1.0), rows)
+    share = min(max(scores[metric], 0.0), 1.0)
+    noise = accuracy_error((share * rows + 1) / (rows + 2), rows)  # all right is not certain
     if gap > 2 * noise:
         return f"{100 * gap:.1f} points above {name}: training on the encoder pays here."
     if gap > -2 * noise:
