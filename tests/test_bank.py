@@ -170,6 +170,13 @@ def test_a_base_that_changed_in_memory_publishes_nothing(bank) -> None:
     assert bank.show("mood").version.version == 2
 
 
+def test_asking_draws_no_random_numbers(bank) -> None:
+    torch.manual_seed(0)
+    before = torch.random.get_rng_state()
+    bank.predict_mixed([("mood", TEXTS[0]), (None, TEXTS[0])])
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
 def test_threads_take_turns(bank) -> None:
     expected = {task: bank.predict(task, TEXTS) for task in ("mood", "mood@1", "tags")}
     wrong: list[str] = []

@@ -17,7 +17,8 @@ from adapterbank.cli.main import app
 from adapterbank.errors import AdapterBankError
 from adapterbank.model.config import AdapterConfig
 from adapterbank.model.sites import SITES
-from tiny import CONFIGS, roughened
+from tiny import CONFIGS, roughened, save_base
+from training.toy import EXAMPLES
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
@@ -41,7 +42,12 @@ def test_the_readme_has_commands() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/adapters.md"])
-def test_python_runs(page: str) -> None:
+def test_python_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A tiny base in place of the embedded one, and the file that the examples learn from.
+    monkeypatch.setattr("adapterbank.bank.MINILM", str(save_base(tmp_path / "base")))
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{e.text},{'spam' if e.label == 'bad' else 'ham'}" for e in EXAMPLES]
+    (tmp_path / "sms.csv").write_text("text,label\n" + "\n".join(lines) + "\n")
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
     assert blocks
     for block in blocks:

@@ -10,11 +10,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from adapterbank import Bank
 from adapterbank.errors import BankError, ConfigError, DataError
@@ -39,9 +41,10 @@ from adapterbank.tasks.batches import encode
 from adapterbank.tasks.task_file import read_task
 from adapterbank.training import recipe as recipes
 from adapterbank.training.checkpoint import Checkpoint
+from adapterbank.training.recipe import Recipe
 from in_process import InProcess
 from tiny import save_base
-from training.toy import EXAMPLES
+from training.toy import EXAMPLES, TASK
 
 QUICK = {"epochs": 1, "batch_size": 16, "learning_rate": 1e-2, "size": 4, "baselines": False}
 SETTINGS = "\n".join(f"{name} = {json.dumps(value)}" for name, value in QUICK.items())
@@ -317,6 +320,51 @@ def test_every_number_of_the_report_is_so(bank, tmp_path) -> None:
     assert "| mood@1 | accuracy |" in markdown(report)
 
 
+def test_every_kind_of_task(bank, tmp_path) -> None:
+    def rows_of(name: str, make: Callable[[Any], dict[str, Any]]) -> None:
+        lines = (json.dumps(make(example)) for example in EXAMPLES)
+        (tmp_path / name).write_text("\n".join(lines))
+
+    rows_of("tags.jsonl", lambda e: {"text": e.text, "labels": [e.label] * ("film" in e.text)})
+    rows_of("pairs.jsonl", lambda e: {"text_a": e.text, "text_b": "it was", "label": e.label})
+    questions = [
+        {"id": str(i), "question": "the film", "answers": [{"text": "was", "answer_start": at}]}
+        for i, example in enumerate(EXAMPLES)
+        if (at := example.text.index("was"))
+    ]
+    paragraphs = [
+        {"context": example.text, "qas": [question]}
+        for example, question in zip(EXAMPLES, questions, strict=True)
+    ]
+    (tmp_path / "answers.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+    stream = opened(bank, tmp_path, contrast=True)
+    list(stream.run())
+    report = stream.report()
+    assert not report["set_aside"]
+    assert {t["task"]: (t["kind"], t["metric"]) for t in report["tasks"]} == {
+        "tags": ("multi-label", "micro_f1"),
+        "pairs": ("classification", "accuracy"),
+        "answers": ("span", "f1"),
+    }
+    assert [t["bank"]["difference"] for t in report["tasks"]] == [0, 0, 0]
+    assert [len(t["shared_encoder"]["scores"]) for t in report["tasks"]] == [3, 2, 1]
+    assert report["predictions_identical"]
+
+
+def test_going_on_from_an_earlier_task(bank, tmp_path) -> None:
+    """It has the other's labels first, whatever their order in its own file."""
+    path = a_list(tmp_path)
+    write(tmp_path / "more.csv", label=lambda e: "awful" if "awful" in e.text else e.label)
+    going_on = '[[task]]\nname = "more"\ntrain = "more.csv"\nfrom_version = "mood@1"\n'
+    path.write_text(LIST.split('[[task]]\nname = "shop')[0] + going_on + "even_if_worse = true\n")
+    stream = opened(bank, path, {})
+    list(stream.run())
+    assert bank.show("more").manifest.labels == ("bad", "good", "awful")
+    assert read_task(stream.state.held_out(2)).labels == ("awful", "bad", "good")
+    course = stream.report()["tasks"][1]["bank"]
+    assert course["after_learning"] == bank.show("more").manifest.test["accuracy"]
+
+
 def test_a_bad_file_is_set_aside_and_the_stream_goes_on(bank, inbox) -> None:
     for bad in ("one class.csv", "empty.csv"):
         (inbox / bad).write_text("" if bad == "empty.csv" else "text,label\nit was,good\n")
@@ -487,6 +535,7 @@ def test_killed_at_any_stage_and_run_again(bank, inbox, whole, monkeypatch, stag
     assert versions(bank) == {"length": [1], "mood": [1]}
     assert outcome(stream) == whole
     assert not list(stream.state.folder.rglob("*.partial"))
+    assert not list(stream.state.folder.rglob("*.run.safetensors"))
 
 
 def test_killed_before_the_move_the_file_is_moved_later(bank, inbox, monkeypatch) -> None:
@@ -502,12 +551,21 @@ def test_killed_before_the_move_the_file_is_moved_later(bank, inbox, monkeypatch
     assert len(stream.report()["set_aside"]) == 1
 
 
+def test_one_process_at_a_time(bank, inbox) -> None:
+    events = opened(bank, inbox).run()
+    next(events)
+    with pytest.raises(BankError, match="This stream is running already"):
+        next(opened(bank, inbox).run())
+    events.close()
+    assert isinstance(next(opened(bank, inbox).run()), Arrived)
+
+
 # --- watching
 
 
 @pytest.fixture
 def quick(monkeypatch) -> None:
-    monkeypatch.setattr(folders, "SETTLED", 0.3)
+    monkeypatch.setattr(folders, "SETTLED", 0.2)
     monkeypatch.setattr(streams, "POLL", 0.02)
 
 
@@ -527,7 +585,7 @@ def test_a_growing_file_is_taken_when_it_is_whole(bank, inbox, quick) -> None:
             for start in range(0, len(content), 400):
                 file.write(content[start : start + 400])
                 time.sleep(0.05)
-            time.sleep(0.8)  # longer than a file must be left alone, but it is still open
+            time.sleep(0.5)  # longer than a file must be left alone, but it is still open
             file.write(b"it was great,good\n")
         closed.append(time.monotonic())
 
@@ -663,6 +721,22 @@ def test_the_first_task_of_the_contrast_is_plain_fine_tuning(bank, inbox) -> Non
         full.manifest.test["accuracy"]
         == stream.report()["tasks"][0]["shared_encoder"]["after_learning"]
     )
+
+
+def test_each_task_of_the_contrast_starts_from_the_one_before(bank, tmp_path) -> None:
+    shared = SharedEncoder(bank.encoder, tmp_path / "shared.safetensors")
+    settings = Recipe(1e-3, epochs=1, max_length=32).as_dict()
+    list(shared.learn(1, TASK, shared.recipe_for(TASK, settings, 1)))
+    first, head = dict(shared.body), dict(shared.heads[1])
+    still = replace(shared.recipe_for(TASK, settings, 2), learning_rate=1e-12)
+    again = SharedEncoder(bank.encoder, tmp_path / "shared.safetensors")  # as it is on disk
+    list(again.learn(2, TASK, still))
+    base = dict(bank.encoder.model.named_parameters())
+    name = next(name for name in first if name.startswith("base."))
+    assert not torch.equal(first[name], base[name.removeprefix("base.")])
+    assert all(torch.allclose(again.body[name], first[name], atol=1e-9) for name in first)
+    assert torch.equal(again.heads[1]["head.weight"], head["head.weight"])
+    assert not torch.equal(again.heads[2]["head.weight"], head["head.weight"])
 
 
 def test_the_contrast_can_come_later(bank, inbox, whole) -> None:

@@ -58,7 +58,7 @@ def stream(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Learn tasks one after the other, and show that no earlier one has changed.
+    r"""Learn tasks one after the other, and show that no earlier one has changed.
 
     After each task a fresh process asks all of them again about rows that were held out: score,
     every bit of the answers, every byte of the packages. Exits with 1 if anything differs. A task
@@ -67,13 +67,13 @@ def stream(
 
     A list names tasks and their settings; those on the command line go before it:
 
-      [defaults]
+      \[defaults]
       epochs = 5
 
-      [[task]]
+      [\[task]]
       name = "support"            (a bundled sample, or a task of the catalogue)
 
-      [[task]]
+      [\[task]]
       name = "spam"
       train = "sms.csv"           (from the list's folder; dev, test, text_column, size … too)
 

@@ -29,8 +29,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 @torch.no_grad()
 def cut_normal_(weight: Tensor, std: float) -> None:
     """Fill with a normal cut off at two standard deviations."""
-    # The bounds of trunc_normal_ are absolute, so it draws for σ = 1; this also allows σ = 0.
-    nn.init.trunc_normal_(weight, std=1.0, a=-2.0, b=2.0).mul_(std)
+    if std == 0:
+        weight.zero_()
+    else:  # the bounds of trunc_normal_ are absolute, so it draws for σ = 1
+        nn.init.trunc_normal_(weight, std=1.0, a=-2.0, b=2.0).mul_(std)
 
 
 class TokenBatchNorm(nn.BatchNorm1d):

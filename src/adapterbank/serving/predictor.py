@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
+import torch
+
 from adapterbank.errors import DataError
 from adapterbank.model.encoder import Encoder
 from adapterbank.model.methods import Method
@@ -55,7 +57,9 @@ def embed(encoder: Encoder, inputs: Sequence[Any]) -> list[Prediction]:
 
     def vectors(examples: Sequence[Example]) -> list[Prediction]:
         rows = encode(encoder.tokenizer, examples, encoder.max_length)
-        with TaskModel(encoder, "regression", method=Method("head")) as model:
+        with torch.random.fork_rng(devices=[]):  # its head is not read
+            model = TaskModel(encoder, "regression", method=Method("head"))
+        with model:
             found = model.features(*rows.take())
         return [Prediction(embedding=tuple(row)) for row in found.tolist()]
 

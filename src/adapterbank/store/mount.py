@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import torch
+
 from adapterbank.errors import WrongBase
 from adapterbank.model.config import AdapterConfig
 from adapterbank.model.encoder import Encoder
@@ -27,8 +31,13 @@ def mount(encoder: Encoder, package: Package) -> TaskModel:
             f"({encoder.fingerprint}).",
             "A package fits its own base alone.",
         )
-    encoder = encoder.pooled(manifest.pooling)
-    model = TaskModel(encoder, manifest.kind, max(1, len(manifest.labels)), method_of(manifest))
+    method = method_of(manifest)
+    # The start is overwritten at once: drawing it would only cost time and random numbers.
+    method = replace(method, adapter=replace(method.adapter, init_std=0.0))
+    with torch.random.fork_rng(devices=[]):
+        model = TaskModel(
+            encoder.pooled(manifest.pooling), manifest.kind, max(1, len(manifest.labels)), method
+        )
     try:
         model.load_tensors(package.tensors)
     except BaseException:

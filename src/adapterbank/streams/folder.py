@@ -53,9 +53,13 @@ class Folder:
 
     def _files(self) -> tuple[list[Path], dict[str, list[Path]]]:
         """Files of tasks in their order, and files of splits by the task's name."""
+        try:
+            there = list(self.place.iterdir())
+        except OSError as error:
+            raise DataError(f"{self.place} cannot be read: {error.strerror}.") from error
         stamped = [
             (stamp[0][2], path.name, path)
-            for path in self.place.iterdir()
+            for path in there
             if path.suffix.lower() in FORMS and path.name[0] != "." and path.is_file()
             if (stamp := stamp_of([path]))
         ]
@@ -113,15 +117,6 @@ class Folder:
         except OSError as error:
             return f"{self.place} (it could not be moved: {error.strerror})"
         return str(home)
-
-
-def open_folder(place: Path, given: Mapping[str, Any]) -> Folder:
-    """The folder, if it can be listed."""
-    try:
-        next(place.iterdir(), None)
-    except OSError as error:
-        raise DataError(f"{place} cannot be read: {error.strerror}.") from error
-    return Folder(place, given)
 
 
 def stamp_of(files: Iterable[Path]) -> Stamp:

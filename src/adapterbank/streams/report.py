@@ -192,7 +192,8 @@ def sentences(report: Document) -> list[str]:
     """What the table comes to."""
     if not report["tasks"]:
         return ["No task was learnt."]
-    found = [_identity(report, what) for what in ("packages", "predictions")]
+    checked = ("packages", "predictions") if report["checks"] else ()
+    found = [_identity(report, what) for what in checked]
     if not report["checked"]:
         found.append("The last task was not checked yet: the same command goes on from here.")
     account = report["parameters"]

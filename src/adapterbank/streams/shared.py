@@ -62,7 +62,7 @@ class SharedEncoder:
         train, dev = (
             prepare(self.encoder, task, rows, recipe.max_length) for rows in (task.train, task.dev)
         )
-        place = Checkpoint(self.file.with_name(f"shared-{number:04}.run.safetensors"))
+        place = self._run(number)
         with seeded_model(self.encoder, task, Method("full"), recipe) as model:
             model.load_tensors(model.tensors() | self.body)
             run = Run(model, train, recipe, lambda: dev_scores(model, task, dev), task.metric)
@@ -88,6 +88,10 @@ class SharedEncoder:
         answers = predictions_of(task, rows, logits, threshold=self.thresholds[number])
         return scores_of(task, task.test, answers)[metric]
 
+    def _run(self, number: int) -> Checkpoint:
+        """Where a task's training keeps its state meanwhile."""
+        return Checkpoint(self.file.with_name(f"shared-{number:04}.run.safetensors"))
+
     def _take(self, number: int, model: TaskModel) -> None:
         tensors = {name: tensor.cpu().clone() for name, tensor in model.tensors().items()}
         self.heads[number] = {n: t for n, t in tensors.items() if n.startswith(HEAD)}
@@ -109,3 +113,5 @@ class SharedEncoder:
                 else:
                     self.heads.setdefault(int(owner), {})[own] = file.get_tensor(name)
         self.thresholds = {int(number): value for number, value in thresholds.items()}
+        for number in self.heads:  # one that was killed just before it removed it
+            self._run(number).remove()

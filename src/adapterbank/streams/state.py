@@ -5,6 +5,7 @@
     announced.json          the record of a version that is about to be published
     checks/0001.json        what every task answered after an arrival
     contrast/0001.json      what the shared encoder answered after an arrival
+    running                 locked by the process that runs the stream
     shared.safetensors      the shared encoder and every head it has had
 
 Publishing comes first and the record of it second, and a kill may come between the two. So the
@@ -17,6 +18,8 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +35,34 @@ class State:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name in ("arrivals", "held-out", "checks", "contrast"):
-            make_folders(folder / name)
+        try:
+            for name in ("arrivals", "held-out", "checks", "contrast"):
+                make_folders(folder / name)
+        except OSError as error:
+            raise BankError(f"{folder} cannot be made: {error.strerror}.") from error
 
     @classmethod
     def of(cls, store: Store, source: Path) -> State:
         """The state of the stream from this list or folder into this bank."""
         digest = hashlib.sha256(str(source.resolve()).encode()).hexdigest()[:16]
         return cls(store.runs(f"stream-{digest}"))
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Within this block no other process runs this stream; a killed one is out of it."""
+        try:
+            import fcntl
+        except ImportError:  # Windows: it is up to the user
+            yield
+            return
+        with (self.folder / "running").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise BankError(
+                    "This stream is running already.", "Let it end, or stop it with Ctrl-C."
+                ) from None
+            yield
 
     # --- arrivals
 
@@ -108,7 +131,8 @@ class State:
         return self.folder / kind / f"{number:04}.json"
 
     def _all(self, kind: str) -> list[Document]:
-        return [read_json(path) for path in sorted((self.folder / kind).glob("[0-9]*.json"))]
+        files = (self.folder / kind).glob("[0-9]*.json")
+        return [read_json(path) for path in sorted(files, key=lambda path: int(path.stem))]
 
 
 def as_json(document: Document) -> bytes:

@@ -39,7 +39,7 @@ from adapterbank.streams.arrivals import Arrival, read_list
 from adapterbank.streams.check import THREADS
 from adapterbank.streams.contrast import Contrast
 from adapterbank.streams.events import Arrived, Begun, Checked, Checking, Event, Kept, SetAside
-from adapterbank.streams.folder import FORMS, Folder, Stamp, open_folder, stamp_of
+from adapterbank.streams.folder import FORMS, Folder, Stamp, stamp_of
 from adapterbank.streams.report import make_report, problems
 from adapterbank.streams.state import Document, State
 from adapterbank.tasks.task import Task
@@ -57,7 +57,7 @@ def open_source(path: Path, given: Mapping[str, Any]) -> Source:
     """The tasks of a TOML file, or a folder that they come into. Settings `given` hold for all."""
     given = {name: value for name, value in given.items() if value is not None}
     if path.is_dir():
-        return open_folder(path, given)
+        return Folder(path, given)
     if not path.exists():
         raise DataError(
             f"There is no {path}.", "Give a TOML file that lists tasks, or a folder of data files."
@@ -95,7 +95,11 @@ class Stream:
         Where there are tasks from an earlier run, it begins by asking those again.
         """
         self._check_settings()
-        self.state.settle(self.bank.store)
+        with self.state.alone():
+            self.state.settle(self.bank.store)
+            yield from self._events(watch)
+
+    def _events(self, watch: bool) -> Iterator[Event]:
         if self.state.learnt():
             yield from self._check()
         if self.contrast:
