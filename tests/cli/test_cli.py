@@ -12,7 +12,10 @@ import pytest
 from cli.conftest import call as run
 from tiny import save_base
 
-VERBS = ("demo", "doctor", "params", "train", "sweep", "predict", "evaluate")
+VERBS = (
+    "demo", "doctor", "params", "train", "sweep", "predict", "evaluate", "tasks", "show", "verify",
+    "rollback", "remove", "gc", "export", "import", "stream",
+)  # fmt: skip
 
 
 def process(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

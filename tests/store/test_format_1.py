@@ -1,4 +1,4 @@
-"""A bank and packages of format 1, frozen: every later version must read them. Never remake them."""
+"""A bank of format 1, frozen: every later version must read it. Never remake it."""
 
 from __future__ import annotations
 

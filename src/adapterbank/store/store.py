@@ -226,11 +226,11 @@ class Store:
 
     def manifest(self, entry: Entry) -> Manifest:
         """What a version says of itself; its weights are not looked at."""
-        return unpack_manifest(self._opener(entry), entry.version.package)
+        return unpack_manifest(self.opener(entry), entry.version.package)
 
     def load(self, entry: Entry) -> Package:
         """A version with every check."""
-        package = unpack(self._opener(entry), entry.version.package)
+        package = unpack(self.opener(entry), entry.version.package)
         if package.manifest.base.fingerprint != self.base.fingerprint:
             raise WrongBase(
                 f"{entry} fits {package.manifest.base.name} "
@@ -239,7 +239,8 @@ class Store:
             )
         return package
 
-    def _opener(self, entry: Entry) -> Callable[[str], BufferedIOBase]:
+    def opener(self, entry: Entry) -> Callable[[str], BufferedIOBase]:
+        """A function that opens a file of a version by name."""
         folder = _package(entry.task, entry.version.package)
 
         def open_file(name: str) -> BufferedIOBase:

@@ -53,7 +53,7 @@ def package_digest(store: Store, entry: Entry) -> str:
     """Of the bytes of a version's files, whatever they hold."""
     digest = hashlib.sha256()
     for name in (WEIGHTS, MANIFEST):
-        with store._opener(entry)(name) as file:
+        with store.opener(entry)(name) as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
 
