@@ -9,7 +9,7 @@ READY := .venv/.ready
 help: ## What can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-demo: $(READY) ## The main job on the embedded base: adapters, head alone and full fine-tuning
+demo: $(READY) ## The main job on the embedded base: three tasks arrive, none is forgotten
 	@$(BIN)/adapterbank demo
 
 test: $(READY) ## Tests (a few minutes on two cores)
@@ -30,6 +30,7 @@ format: $(READY) ## Put the code into its standard form
 bench: $(READY) .venv-peers/.complete ## Speed against peers, each in its own environment (quiet machine, please)
 	$(BIN)/python benchmarks/training_step.py
 	$(BIN)/python benchmarks/inference_overhead.py
+	$(BIN)/python benchmarks/bank.py
 
 wheel: $(READY) ## Build the wheel into dist/
 	$(BIN)/python -m build --wheel
