@@ -16,6 +16,7 @@ from adapterbank import Bank
 from adapterbank.errors import (
     BankNotFound,
     BaseDamaged,
+    BaseNotFound,
     ConfigError,
     NotBetter,
     PackageError,
@@ -231,6 +232,35 @@ def test_a_base_whose_folder_has_changed_is_refused_at_first_use(tmp_path) -> No
     save_base(folder, model=tiny("bert", seed=1))
     with pytest.raises(WrongBase):
         Bank.open(tmp_path / "bank").predict("mood", TEXTS)
+
+
+def test_a_missing_base_is_said_so_and_can_be_named_anew(tmp_path) -> None:
+    folder = save_base(tmp_path / "base")
+    Bank.open(tmp_path / "bank", str(folder)).learn("mood", ROWS, **QUICK)
+    folder.rename(tmp_path / "moved")
+    bank = Bank.open(tmp_path / "bank")
+    assert [str(info) for info in bank.tasks()] == ["mood@1"]  # looking needs no base
+    with pytest.raises(BaseNotFound, match="is not a folder"):
+        bank.predict("mood", TEXTS)
+    moved = Bank.open(tmp_path / "bank", str(tmp_path / "moved"))
+    assert moved.predict("mood", TEXTS)
+
+
+def test_what_is_published_is_served_at_once_and_what_is_removed_never(bank) -> None:
+    other = Bank.open(bank.store.files.url)  # as another process would have it open
+    before = other.predict("mood", TEXTS)
+    bank.learn("mood", ROWS, **QUICK, seed=7)
+    after = other.predict("mood", TEXTS)
+    assert after != before
+    assert after == bank.predict("mood@3", TEXTS)
+    bank.rollback("mood", 2)
+    assert other.predict("mood", TEXTS) == before
+    bank.remove("mood")
+    with pytest.raises(TaskNotFound):
+        other.predict("mood", TEXTS)
+    bank.remove("tags", purge=True)
+    with pytest.raises(TaskNotFound):
+        other.predict("tags", TEXTS)
 
 
 def test_a_bank_knows_its_base_from_any_folder(tmp_path, monkeypatch) -> None:
