@@ -279,8 +279,10 @@ def _train(
     beside = _beside(pace, order, splits)
     train, dev = splits.train.encoded, splits.dev.encoded
     if order.minutes is not None and not resumed:
-        left = order.minutes * 60 - beside - (time.perf_counter() - began)
-        run.recipe = fit_to_time(run.recipe, pace, train, dev, left)
+        whole = order.minutes * 60
+        left = whole - beside - (time.perf_counter() - began)
+        # Many rows to score are no reason not to train: it has half of the time at least.
+        run.recipe = fit_to_time(run.recipe, pace, train, dev, max(left, whole / 2))
     share = (run.steps - run.step) / run.steps_an_epoch
     seconds = beside + pace.training(train, dev, share)
     trained = total(run.trained.values())

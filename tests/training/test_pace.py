@@ -29,6 +29,12 @@ def test_runs_fit_their_time(seconds, epochs, steps) -> None:
     assert (fitted.epochs, fitted.max_steps) == (epochs, steps)
 
 
+def test_a_large_dev_set_leaves_half_of_the_time_to_training() -> None:
+    many = Encoded.of([[1] * 10] * 9000, [[0] * 10] * 9000)  # 450 s to read
+    fitted = fit_to_time(Recipe(1e-3), PACE, TRAIN, many, 32.0)
+    assert (fitted.epochs, fitted.max_steps) == (1, 5)  # half of the ten steps of an epoch
+
+
 def test_measuring_changes_nothing(tmp_path) -> None:
     encoder = load_encoder(str(save_base(tmp_path)), pooling="mean")
     method = Method(adapter=AdapterConfig(norm="batch"))  # keeps statistics of what it sees

@@ -55,7 +55,7 @@ def fit_to_time(recipe: Recipe, pace: Pace, train: Encoded, dev: Encoded, second
     one = pace.training(train, dev, 1)
     if seconds >= one:
         return replace(recipe, epochs=min(MOST_EPOCHS, int(seconds / one)))
-    share = max(0.0, seconds - pace.reading(dev)) / (one - pace.reading(dev))
+    share = max(seconds / 2, seconds - pace.reading(dev)) / (one - pace.reading(dev))
     steps = int(share * len(train) / recipe.batch_size)
     return replace(recipe, epochs=1, max_steps=max(1, steps))
 
