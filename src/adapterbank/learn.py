@@ -123,13 +123,17 @@ class Compared:
 Event = DataReport | Plan | Resumed | Baseline | Step | Epoch | Rounded | Compared | Learnt
 
 
-@dataclass(frozen=True)
+@dataclass
 class Splits:
     """The task's rows, tokenised."""
 
     train: Rows
     dev: Rows
     test: Rows
+
+    def remember(self, model: TaskModel) -> None:
+        """Run what is frozen below all that trains, once for the rows that are read every epoch."""
+        self.train, self.dev = self.train.remembered(model), self.dev.remembered(model)
 
 
 def learn(
@@ -289,6 +293,9 @@ def _train(
     yield Plan(run.recipe, run.steps, seconds, trained, 4 * trained)
     if resumed:
         yield Resumed(run.step, run.steps)
+    if run.recipe.epochs > 1:
+        splits.remember(run.model)
+        run.rows = splits.train
     for event in run.events():
         if place is not None:
             place.save_if_due(run)

@@ -145,6 +145,11 @@ class Attachment(nn.Module):
         self._handles.append(after.register_forward_hook(standing.adapt))
 
     @property
+    def adapted(self) -> list[int]:
+        """The layers that carry adapters."""
+        return sorted(map(int, self.layer))
+
+    @property
     def attached(self) -> bool:
         """Whether the model still carries this."""
         return getattr(self._hosts[1], CONTAINER, None) is self

@@ -35,11 +35,14 @@ class Batch:
     """Real tokens of each row: [rows]."""
     bounds: Bounds | None
     """Where rows begin and end, for packed attention; None for a padded batch."""
+    known: Tensor | None = None
+    """What the frozen prefix makes of the rows, where it was computed before."""
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on a device."""
         inputs = {name: tensor.to(device) for name, tensor in self.inputs.items()}
-        return Batch(inputs, self.lengths.to(device), self.bounds)
+        known = None if self.known is None else self.known.to(device)
+        return Batch(inputs, self.lengths.to(device), self.bounds, known)
 
 
 def attention(

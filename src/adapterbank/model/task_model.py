@@ -17,6 +17,14 @@ from adapterbank.model.encoder import Encoder
 from adapterbank.model.heads import Head, Kind, mean_pool, starts_of
 from adapterbank.model.methods import Method, apply_method
 from adapterbank.model.packing import Batch, packed_attention
+from adapterbank.model.prefix import (
+    Known,
+    can_skip,
+    frozen_layers,
+    room_for,
+    skipping,
+    states_entering,
+)
 
 TOKENS_AT_ONCE = 2048  # of a batch that is only read; larger ones fall out of the cache
 Row = Sequence[int] | NDArray[Any]  # the tokens of one row
@@ -37,6 +45,9 @@ class TaskModel(nn.Module):
         self.attachment = apply_method(
             self.base, method or Method(), with_pooler=self.pooling == "pooler"
         )
+        self.frozen = frozen_layers(self.base, self.sites, self.attachment.adapted)
+        """Layers from the bottom that nothing trains in: their dropout is off."""
+        self.base_frozen = not any(each.requires_grad for each in self.base.parameters())
         like = next(self.base.parameters())
         self.head = Head(kind, encoder.width, labels).to(like.device, like.dtype)
 
@@ -45,21 +56,87 @@ class TaskModel(nn.Module):
         """Where the weights are, and batches go."""
         return self.head.linear.weight.device
 
+    def train(self, mode: bool = True) -> Self:
+        """Training mode, but for the layers that nothing trains in or below."""
+        super().train(mode)
+        if mode and self.base_frozen:
+            self.base.eval()
+        elif mode and self.frozen:
+            self.base.get_submodule(self.sites.embeddings).eval()
+            for layer in self.sites.layer_modules(self.base)[: self.frozen]:
+                layer.eval()
+        return self
+
     def forward(self, batch: Batch) -> Tensor:
         """Logits: [rows, outputs], or [tokens, 2] of a span head."""
-        hidden = self.states(batch)
-        logits: Tensor = self.head(
-            hidden if self.head.kind == "span" else self.pool(hidden, batch.lengths)
-        )
+        if batch.known is not None and self.base_frozen:
+            read = batch.known
+        else:
+            read = self._head_input(batch)
+        logits: Tensor = self.head(read)
         return logits
+
+    def _head_input(self, batch: Batch) -> Tensor:
+        """[rows, d], or of a span head [tokens, d]."""
+        hidden = self.states(batch)
+        return hidden if self.head.kind == "span" else self.pool(hidden, batch.lengths)
 
     def states(self, batch: Batch) -> Tensor:
         """The states of the real tokens, rows laid end to end: [tokens, d]."""
-        if batch.bounds is not None:
-            hidden: Tensor = self.base(**batch.inputs, bounds=batch.bounds).last_hidden_state
-            return hidden.squeeze(0)
-        hidden = self.base(**batch.inputs).last_hidden_state
-        return hidden[batch.inputs["attention_mask"].bool()]
+        if batch.bounds is None:
+            hidden: Tensor = self.base(**batch.inputs).last_hidden_state
+            return hidden[batch.inputs["attention_mask"].bool()]
+        start = nullcontext()
+        if batch.known is not None:
+            start = skipping(self.base, self.sites, self.frozen, batch.known.unsqueeze(0))
+        with start:
+            hidden = self.base(**batch.inputs, bounds=batch.bounds).last_hidden_state
+        return hidden.squeeze(0)
+
+    @property
+    def has_prefix(self) -> bool:
+        """Whether something that comes before all that trains can be computed once a row."""
+        return self.base_frozen or (self.frozen > 0 and can_skip(self.base, self.sites))
+
+    @torch.inference_mode()
+    def remember(self, rows: Sequence[Row], types: Sequence[Row] | None = None) -> Known | None:
+        """What the frozen prefix makes of rows, each in the same way whatever is beside it in a
+        batch later. None if there is no prefix, or no room."""
+        if not self.has_prefix:
+            return None
+        self.eval()
+        by_token = not self.base_frozen or self.head.kind == "span"
+        ends = np.cumsum([len(row) if by_token else 1 for row in rows])
+        starts = np.concatenate([[0], ends])
+        values = room_for(int(starts[-1]), int(self.base.config.hidden_size))
+        if values is None:
+            return None
+        with self.packing(), self.autocast():
+            for chosen in _batches([len(row) for row in rows]):
+                batch = self._some(rows, types, chosen)
+                found = self._head_input(batch) if self.base_frozen else self._reach(batch)
+                sizes = batch.lengths.tolist() if by_token else 1
+                for row, piece in zip(chosen, found.float().cpu().split(sizes), strict=True):
+                    values[starts[row] : starts[row + 1]] = piece.numpy()
+        return Known(values, starts if by_token else None)
+
+    def _reach(self, batch: Batch) -> Tensor:
+        layer = self.sites.layer_modules(self.base)[self.frozen]
+        inputs = {**batch.inputs, "bounds": batch.bounds}
+        return states_entering(self.base, layer, inputs).squeeze(0)
+
+    def _some(
+        self,
+        rows: Sequence[Row],
+        types: Sequence[Row] | None,
+        chosen: Sequence[int],
+        known: Known | None = None,
+    ) -> Batch:
+        return self.collate(
+            [rows[i] for i in chosen],
+            None if types is None else [types[i] for i in chosen],
+            None if known is None else known.take(chosen),
+        )
 
     def pool(self, hidden: Tensor, lengths: Tensor) -> Tensor:
         """One vector a row: [tokens, d] → [rows, d]."""
@@ -72,11 +149,17 @@ class TaskModel(nn.Module):
         self,
         rows: Sequence[Row],
         types: Sequence[Row] | None = None,
+        known: Tensor | None = None,
         *,
         packed: bool | None = None,
     ) -> Batch:
-        """Token ids (and token types) of some rows as a batch: packed wherever the base packs."""
+        """Token ids (and token types) of some rows as a batch: packed wherever the base packs.
+
+        `known` is what the frozen prefix makes of them, where that was remembered.
+        """
         lengths = [len(row) for row in rows]
+        if known is not None and self.base_frozen:  # the head reads nothing else
+            return Batch({}, torch.tensor(lengths), None, known).to(self.device)
         types = types if self.sites.token_types else None
         if self.sites.packs if packed is None else packed:
             inputs = {
@@ -86,14 +169,14 @@ class TaskModel(nn.Module):
             }
             if types is not None:
                 inputs["token_type_ids"] = _end_to_end(types)
-            return Batch(inputs, torch.tensor(lengths), Bounds(lengths)).to(self.device)
+            return Batch(inputs, torch.tensor(lengths), Bounds(lengths), known).to(self.device)
         inputs = {
             "input_ids": _padded(rows, self.padding),
             "attention_mask": _padded([[1] * length for length in lengths], 0),
         }
         if types is not None:
             inputs["token_type_ids"] = _padded(types, 0)
-        return Batch(inputs, torch.tensor(lengths), None).to(self.device)
+        return Batch(inputs, torch.tensor(lengths), None, known).to(self.device)
 
     @contextmanager
     def packing(self) -> Iterator[None]:
@@ -122,12 +205,17 @@ class TaskModel(nn.Module):
         return nullcontext()
 
     def logits(
-        self, rows: Sequence[Row], types: Sequence[Row] | None = None
+        self,
+        rows: Sequence[Row],
+        types: Sequence[Row] | None = None,
+        known: Known | None = None,
     ) -> NDArray[np.float32]:
         """Logits of any number of rows, in their order, dropout off: [rows, outputs], or
         [tokens, 2] of a span head, rows laid end to end."""
         with self.autocast():
-            return self.exact_logits(rows, types)
+            return self._read(
+                rows, types, self.forward, known, by_token=self.head.kind == "span"
+            )
 
     def exact_logits(
         self, rows: Sequence[Row], types: Sequence[Row] | None = None
@@ -150,6 +238,7 @@ class TaskModel(nn.Module):
         rows: Sequence[Row],
         types: Sequence[Row] | None,
         function: Callable[[Batch], Tensor],
+        known: Known | None = None,
         *,
         by_token: bool = False,
     ) -> NDArray[np.float32]:
@@ -159,9 +248,7 @@ class TaskModel(nn.Module):
         parts: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(rows)
         with self.packing():
             for batch in _batches([len(row) for row in rows]):
-                inputs = self.collate(
-                    [rows[i] for i in batch], None if types is None else [types[i] for i in batch]
-                )
+                inputs = self._some(rows, types, batch, known)
                 out = function(inputs).float().cpu()
                 pieces = out.split(inputs.lengths.tolist()) if by_token else out.split(1)
                 for i, piece in zip(batch, pieces, strict=True):

@@ -23,7 +23,7 @@ Scores = dict[str, float]
 
 def logits_of(model: TaskModel, rows: Rows) -> NDArray[np.float32]:
     """Logits of every row, in the order given."""
-    return model.logits(*rows.encoded.take())
+    return model.logits(*rows.encoded.take(), rows.known)
 
 
 def predictions_of(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -129,12 +129,12 @@ class Run:
         self.losses.append(loss)
         return Step(self.step, self.steps, loss, len(batch), time.perf_counter() - began)
 
-    def backward(self, batch: list[int]) -> float:
+    def backward(self, batch: Sequence[int], rows: Rows | None = None) -> float:
         """Add the gradients of a batch, in as many pieces as asked; its mean loss."""
-        model, total = self.model, 0.0
+        model, rows, total = self.model, rows or self.rows, 0.0
         for piece in cut(batch, -(-len(batch) // self.recipe.accumulate)):
-            inputs = model.collate(*self.rows.encoded.take(piece))
-            targets = self.rows.targets[piece].to(model.device)
+            inputs = rows.batch(model, piece)
+            targets = rows.targets[piece].to(model.device)
             with model.autocast():
                 loss = model.head.loss(model(inputs), targets, inputs.lengths)
             share = loss * (len(piece) / len(batch))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from adapterbank.model.encoder import Encoder
+from adapterbank.model.packing import Batch
+from adapterbank.model.prefix import Known
+from adapterbank.model.task_model import TaskModel
 from adapterbank.tasks.batches import Encoded, encode
 from adapterbank.tasks.spans import Windows, make_windows
 from adapterbank.tasks.task import Example, Task
@@ -23,9 +26,24 @@ class Rows:
     encoded: Encoded
     targets: Tensor
     windows: Windows | None = None
+    known: Known | None = None
+    """What the model's frozen prefix makes of them, once it was computed."""
 
     def __len__(self) -> int:
         return len(self.encoded)
+
+    def remembered(self, model: TaskModel) -> Rows:
+        """The same rows with what the frozen prefix makes of them, if there is one."""
+        return replace(self, known=model.remember(*self.encoded.take()))
+
+    def few(self, rows: Sequence[int]) -> Rows:
+        """Some of the rows as the model sees them, without their examples."""
+        return Rows((), Encoded.of(*self.encoded.take(rows)), self.targets[list(rows)])
+
+    def batch(self, model: TaskModel, rows: Sequence[int]) -> Batch:
+        """Some of the rows, ready for the model."""
+        known = None if self.known is None else self.known.take(rows)
+        return model.collate(*self.encoded.take(rows), known)
 
     def take(self, rows: Sequence[int]) -> Rows:
         """Some of the rows, of a task without windows."""
