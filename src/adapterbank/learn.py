@@ -25,6 +25,7 @@ from adapterbank.errors import BaseDamaged, ConfigError, NotBetter
 from adapterbank.model.count import count, total
 from adapterbank.model.encoder import Encoder, fingerprint
 from adapterbank.model.methods import Method
+from adapterbank.model.task_model import TaskModel
 from adapterbank.order import Earlier, Order
 from adapterbank.store.manifest import (
     BaseRecord,
@@ -132,7 +133,7 @@ class Splits:
     test: Rows
 
     def remember(self, model: TaskModel) -> None:
-        """Run what is frozen below all that trains, once for the rows that are read every epoch."""
+        """Run what is frozen once for the rows that are read every epoch."""
         self.train, self.dev = self.train.remembered(model), self.dev.remembered(model)
 
 

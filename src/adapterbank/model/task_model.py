@@ -86,7 +86,7 @@ class TaskModel(nn.Module):
         if batch.bounds is None:
             hidden: Tensor = self.base(**batch.inputs).last_hidden_state
             return hidden[batch.inputs["attention_mask"].bool()]
-        start = nullcontext()
+        start: AbstractContextManager[None] = nullcontext()
         if batch.known is not None:
             start = skipping(self.base, self.sites, self.frozen, batch.known.unsqueeze(0))
         with start:
@@ -213,9 +213,7 @@ class TaskModel(nn.Module):
         """Logits of any number of rows, in their order, dropout off: [rows, outputs], or
         [tokens, 2] of a span head, rows laid end to end."""
         with self.autocast():
-            return self._read(
-                rows, types, self.forward, known, by_token=self.head.kind == "span"
-            )
+            return self._read(rows, types, self.forward, known, by_token=self.head.kind == "span")
 
     def exact_logits(
         self, rows: Sequence[Row], types: Sequence[Row] | None = None
