@@ -297,11 +297,9 @@ def test_verify_replays_every_version(bank) -> None:
 
 def forge(bank: Bank, reference: str, change) -> None:
     """Publish a package that is whole in every digest but not what was learnt."""
-    from dataclasses import replace
-
     package = bank.store.load(bank.store.find(reference))
     manifest, tensors = change(package.manifest, package.tensors)
-    bank.store.publish(reference, replace(manifest), tensors)
+    bank.store.publish(reference, manifest, tensors)
 
 
 def test_verify_finds_answers_that_are_others(bank) -> None:

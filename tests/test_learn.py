@@ -277,8 +277,14 @@ def test_half_precision_halves_the_package_and_answers_alike(encoder, task, tmp_
 def test_half_precision_is_refused_where_answers_would_change(encoder, monkeypatch) -> None:
     from adapterbank.training import judge
 
-    real = TaskModelTensors()
-    monkeypatch.setattr(judge.TaskModel, "load_tensors", real.coarse(judge.TaskModel.load_tensors))
+    load = judge.TaskModel.load_tensors
+
+    def coarse(model, tensors) -> None:
+        """As if half precision could not hold the numbers: what was rounded comes out negated."""
+        rounded = all(torch.equal(t.half().float(), t) for t in tensors.values())
+        load(model, {name: -t for name, t in tensors.items()} if rounded else tensors)
+
+    monkeypatch.setattr(judge.TaskModel, "load_tensors", coarse)
     order = Order(settings={**SETTINGS, "epochs": 4}, baselines=False, precision="fp16")
     events = list(learn(encoder, TASK, order))
     (rounded,) = (event for event in events if isinstance(event, judge.Rounded))
@@ -287,22 +293,6 @@ def test_half_precision_is_refused_where_answers_would_change(encoder, monkeypat
     assert rounded.after < rounded.before
     assert events[-1].manifest.precision == "fp32"
     assert events[-1].manifest.dev["accuracy"] == rounded.before
-
-
-class TaskModelTensors:
-    """Makes the first load after training a coarse one, as if half precision had few numbers."""
-
-    def __init__(self) -> None:
-        self.loads = 0
-
-    def coarse(self, load):
-        def run(model, tensors):
-            half = {name: tensor.half().float() for name, tensor in tensors.items()}
-            rounded = all(torch.equal(half[name], tensors[name]) for name in tensors)
-            self.loads += rounded
-            load(model, {n: -t for n, t in tensors.items()} if rounded else tensors)
-
-        return run
 
 
 def test_settings_by_name() -> None:

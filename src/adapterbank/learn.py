@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import random
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -44,10 +43,9 @@ from adapterbank.tasks.metrics import LOWER_IS_BETTER
 from adapterbank.tasks.predictions import Prediction
 from adapterbank.tasks.report import DataReport, data_report
 from adapterbank.tasks.task import Example, Task
-from adapterbank.training.baselines import Baseline, feature_baseline, ngram_baseline
+from adapterbank.training.baselines import FEATURE_ROWS, Baseline, baselines_of
 from adapterbank.training.checkpoint import Checkpoint
 from adapterbank.training.evaluate import scores_of
-from adapterbank.training.features import features_of
 from adapterbank.training.judge import (
     Judgement,
     Rounded,
@@ -65,7 +63,6 @@ from adapterbank.training.rows import Rows, prepare
 from adapterbank.training.start import seeded_model
 from adapterbank.verify import software, take_probes
 
-FEATURE_ROWS = 20_000  # of train, for the baseline on frozen features
 LOOKED_AT = 5_000  # rows whose length is measured for the report
 CONFUSIONS = 400  # a table of 20 labels
 
@@ -186,7 +183,7 @@ def learn(
         yield compared
     baselines = []
     if order.baselines and task.kind != "span":
-        for baseline in _baselines(encoder, task, splits):
+        for baseline in baselines_of(encoder, task, splits.train, splits.dev, splits.test):
             baselines.append(baseline)
             yield baseline
     manifest = replace(
@@ -291,7 +288,8 @@ def _train(
     share = (run.steps - run.step) / run.steps_an_epoch
     seconds = beside + pace.training(train, dev, share)
     trained = total(run.trained.values())
-    yield Plan(run.recipe, run.steps, seconds, trained, 4 * trained)
+    size = (2 if order.precision == "fp16" else 4) * trained
+    yield Plan(run.recipe, run.steps, seconds, trained, size)
     if resumed:
         yield Resumed(run.step, run.steps)
     if run.recipe.epochs > 1:
@@ -318,17 +316,6 @@ def _report(encoder: Encoder, task: Task, recipe: Recipe) -> DataReport:
         if examples
     }
     return data_report(task, lengths, limit)
-
-
-def _baselines(encoder: Encoder, task: Task, splits: Splits) -> Iterator[Baseline]:
-    yield ngram_baseline(task)
-    if len(task.train) > FEATURE_ROWS:  # more would only cost time
-        chosen = random.Random(0).sample(range(len(task.train)), FEATURE_ROWS)
-        task = replace(task, train=[task.train[i] for i in chosen])
-        splits = replace(splits, train=splits.train.take(chosen))
-    rows = (splits.train, splits.dev, splits.test)
-    train, dev, test = (features_of(encoder, each.encoded) for each in rows)
-    yield feature_baseline(train, dev, test, task)
 
 
 def _place(

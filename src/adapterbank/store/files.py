@@ -6,10 +6,9 @@ Two promises are all that the store builds on:
 - `add_folder` makes a folder of files that is whole once its last file can be seen.
 
 A local folder keeps both through a crash or a power cut: content is on the disk before it gets its
-name. Elsewhere they are as strong as the service: exclusive creation is asked for (S3, Google's and
-Azure's stores honour it, the memory of this process too), and the last file of a folder is written
-last. Where a service cannot create exclusively, two publishers of one task at one moment are not
-told apart, and one publisher at a time is up to the user.
+name. Elsewhere they are as strong as the service: exclusive creation is asked for, and the last
+file of a folder is written last. Where a service cannot create exclusively, two publishers of one
+task at one moment are not told apart, and one publisher at a time is up to the user.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 
 from adapterbank.errors import ConfigError
 from adapterbank.model.config import check_count
+from adapterbank.model.encoder import Encoder
 from adapterbank.tasks.metrics import LOWER_IS_BETTER
 from adapterbank.tasks.predictions import Prediction, decode
 from adapterbank.tasks.task import Example, Task
 from adapterbank.training.evaluate import scores_of
+from adapterbank.training.features import features_of
 from adapterbank.training.linear import STRENGTHS, LinearMap, linear_path
 from adapterbank.training.ngrams import Setting, Texts, draw_settings, fit
-from adapterbank.training.rows import targets_of
+from adapterbank.training.rows import Rows, targets_of
 
 
 class Limits(NamedTuple):
@@ -36,6 +38,7 @@ class Limits(NamedTuple):
 
 SEARCH = Limits(20_000, 3_000_000, 500_000)
 FINAL = Limits(100_000, 20_000_000, 3_000_000)
+FEATURE_ROWS = 20_000  # of train, for frozen features
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,19 @@ class Baseline:
     seconds: float
     map: LinearMap | None = field(default=None, compare=False, repr=False)
     """Of frozen features: what a head can start from."""
+
+
+def baselines_of(
+    encoder: Encoder, task: Task, train: Rows, dev: Rows, test: Rows
+) -> Iterator[Baseline]:
+    """Both, on a task whose rows are tokenised."""
+    yield ngram_baseline(task)
+    if len(task.train) > FEATURE_ROWS:  # more would only cost time
+        chosen = random.Random(0).sample(range(len(task.train)), FEATURE_ROWS)
+        task = replace(task, train=[task.train[i] for i in chosen])
+        train = train.take(chosen)
+    of_train, of_dev, of_test = (features_of(encoder, r.encoded) for r in (train, dev, test))
+    yield feature_baseline(of_train, of_dev, of_test, task)
 
 
 def ngram_baseline(
