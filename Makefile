@@ -28,7 +28,8 @@ format: $(READY) ## Put the code into its standard form
 	$(BIN)/ruff format .
 
 bench: $(READY) .venv-peers/.complete ## Speed against peers, each in its own environment (quiet machine, please)
-	$(BIN)/python benchmarks/training_step.py
+	$(BIN)/python benchmarks/training_speed.py
+	$(BIN)/python benchmarks/frozen_prefix.py
 	$(BIN)/python benchmarks/inference_overhead.py
 	$(BIN)/python benchmarks/bank.py
 

@@ -35,6 +35,8 @@ class Worker:
     """A process that runs batches and says how long each took."""
 
     def __init__(self, name: str, *arguments: str, python: Path | None = None) -> None:
+        self.peak = 0.0
+        """The most memory it has held, GB."""
         self.process = subprocess.Popen(
             [python or sys.executable, HERE / "workers" / f"{name}.py", *arguments],
             stdin=subprocess.PIPE,
@@ -43,17 +45,18 @@ class Worker:
             text=True,
         )
 
-    def run(self, batches: list[list[int]]) -> list[float]:
-        """Seconds of each batch."""
+    def run(self, lengths: list[int]) -> float:
+        """Seconds of a step on rows of these lengths."""
         pipe_in, pipe_out = self.process.stdin, self.process.stdout
         assert pipe_in is not None
         assert pipe_out is not None
-        print(json.dumps(batches), file=pipe_in, flush=True)
-        answer = pipe_out.readline()
-        if not answer:
+        print(json.dumps(lengths), file=pipe_in, flush=True)
+        line = pipe_out.readline()
+        if not line:
             raise RuntimeError(f"the worker ended: {self.process.args!r}")
-        seconds: list[float] = json.loads(answer)
-        return seconds
+        answer = json.loads(line)
+        self.peak = answer["peak"]
+        return float(answer["seconds"])
 
     def __enter__(self) -> Worker:
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,7 @@ ALLOWED = {
         "verify",
     },
     "figures": set(),
+    "studies": {"learn", "order", "verify", "compute", "training", "model", "tasks"},
     "sweeps": {"learn", "order", "compute", "training", "store", "model", "tasks"},
     "cli": {
         "bank",
@@ -49,6 +51,7 @@ ALLOWED = {
         "serving",
         "store",
         "streams",
+        "studies",
         "sweeps",
         "tasks",
         "training",
@@ -98,6 +101,21 @@ def test_heavy_packages_are_imported_late(statement: str) -> None:
     code = f"{statement}; import sys; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("given", "spins"),
+    [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
+)
+def test_threads_soon_sleep_unless_told_otherwise(given: dict[str, str], spins: str) -> None:
+    """The variable stands before torch can be imported."""
+    code = "import adapterbank, os; print(os.environ.get('GOMP_SPINCOUNT'))"
+    names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+    rest = {name: each for name, each in os.environ.items() if name not in names}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=rest | given, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == spins
 
 
 def test_public_names() -> None:

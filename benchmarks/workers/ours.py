@@ -1,42 +1,34 @@
-"""AdapterBank's training step: packed batches, adapters of size 64, as its loop runs it."""
+"""AdapterBank's training step, as its own loop runs it: adapters of size 64, `ours.py BASE`."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from typing import Any
+import sys
 
 import torch
 from protocol import serve
 
-from adapterbank.model.dropout import cheap_dropout
+from adapterbank.model.config import AdapterConfig
 from adapterbank.model.encoder import load_encoder
-from adapterbank.model.packing import Batch
+from adapterbank.model.methods import Method
 from adapterbank.model.task_model import TaskModel
-from adapterbank.training.optimizer import make_optimizer
+from adapterbank.tasks.batches import Encoded
+from adapterbank.training.loop import Run
 from adapterbank.training.recipe import Recipe
+from adapterbank.training.rows import Rows
 
 torch.manual_seed(0)
-model = TaskModel(load_encoder("minilm"), "classification", labels=2).train()
-parameters = [p for group in model.groups().values() for p in group]
-optimizer = make_optimizer(parameters, Recipe(learning_rate=1e-4))
+method = Method("adapters", AdapterConfig(size=64))
+model = TaskModel(load_encoder(sys.argv[1]), "classification", 2, method)
+rows = Rows((), Encoded.of([[0]], [[0]]), torch.tensor([0]))
+run = Run(model, rows, Recipe(1e-5, epochs=1_000_000), score=dict, metric="accuracy")
 
 
-def prepare(rows: list[list[int]]) -> Any:
-    """A packed batch and its targets."""
-    batch = model.collate(rows, [[0] * len(row) for row in rows])
-    return batch, torch.arange(len(rows)) % 2
+def prepare(rows: list[list[int]]) -> list[int]:
+    """The batch is all the rows there are."""
+    types = [[0] * len(row) for row in rows]
+    run.rows = Rows((), Encoded.of(rows, types), torch.arange(len(rows)) % 2)
+    return list(range(len(rows)))
 
 
-def step(prepared: tuple[Batch, torch.Tensor]) -> None:
-    """Forward, backward, clip, update."""
-    batch, targets = prepared
-    model.head.loss(model(batch), targets, batch.lengths).backward()
-    torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-    optimizer.step()
-    optimizer.zero_grad()
-
-
-with ExitStack() as stack:
-    stack.enter_context(model.packing())
-    stack.enter_context(cheap_dropout(model))
-    serve(prepare, step)
+with run.ready():
+    serve(prepare, run.update)

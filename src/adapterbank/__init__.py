@@ -6,6 +6,7 @@ Public names are imported when they are first used, so that `import adapterbank`
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from adapterbank.tasks.predictions import Prediction as Prediction
 
 __version__ = "0.1.0"
+
+# torch's threads wait for each other a thousand times a second, spinning. With another program busy
+# on the machine each such wait takes a time slice, and training is twenty times slower; threads
+# that soon lie down to sleep cost nothing on a quiet machine. Read when torch is first imported.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 _HOMES = {
     "AdapterBankError": "errors",

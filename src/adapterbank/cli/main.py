@@ -18,6 +18,7 @@ from adapterbank.cli import (
     rollback,
     show,
     stream,
+    study,
     sweep,
     tasks,
     train,
@@ -51,6 +52,7 @@ app.command("gc")(remove.gc)
 app.command("export")(carry.export)
 app.command("import")(carry.import_)
 app.command("params")(params.params)
+app.add_typer(study.study, name="study")
 
 
 def _version(asked: bool) -> None:

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
     from adapterbank.tasks.metrics import ClassRow
 
 WIDTH = 160  # of tables that no terminal shows
@@ -62,6 +65,29 @@ def print_classes(title: str, classes: Sequence[ClassRow]) -> None:
             )
             for row in sorted(classes, key=lambda row: row.f1)
         ],
+    )
+
+
+def counting(what: str, console: Console) -> Progress:
+    """A bar that counts things done of things to do; a line in it has a `note`. Silent where there
+    is no terminal."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
     )
 
 

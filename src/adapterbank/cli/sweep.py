@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adapterbank.cli.options import BankOption, BaseOption, DataOptions, DeviceOption, TaskName
-from adapterbank.cli.output import JSON_HELP, print_json, print_table
+from adapterbank.cli.output import JSON_HELP, counting, print_json, print_table
 from adapterbank.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -88,28 +88,12 @@ def sweep(
 
 def _follow(swept: Sweep, compute: Any) -> None:
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
 
     console = Console(stderr=True, highlight=False)
     done, every = len(swept.records()), len(swept.trials)
     if done:
         console.print(f"{done} of {every} trials are done already.")
-    with Progress(
-        TextColumn("trials"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    ) as bar:
+    with counting("trials", console) as bar:
         line = bar.add_task("trials", total=every, completed=done, note="")
         for trial, event in swept.run(compute):
             if event.kind == "event" and "step" in event.payload:

@@ -1,14 +1,16 @@
 """Attention within the rows of a packed batch.
 
-Rows of about one length form a group, and a group attends as one small dense batch. The forward
-and backward passes are written out: each tensor is gathered once, straight into the layout that the
-batched products want, and only what the backward pass reads is kept.
+Rows of about one length form a group, and a group attends as one small dense batch. The groups of a
+batch lie end to end in a few large tensors, so that gathering, dropout and scaling are one
+operation for all of them. The forward and backward passes are written out: each tensor is gathered
+once, straight into the layout that the batched products want, and only what the backward pass reads
+is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,35 +28,95 @@ class Group:
     """The token at each of the n × L places: [n, L]. Places past a row's end point at token 0."""
     real: Tensor | None
     """Which places hold a token of their row: [n, L]; None if all do."""
-    _masks: dict[tuple[int | None, int, torch.dtype], Tensor] = field(default_factory=dict)
-    _places: dict[int, Tensor] = field(default_factory=dict)
 
-    def places(self, heads: int) -> Tensor:
-        """Where each vector of the group stands among all tokens' heads: [n · heads · L]."""
-        if heads not in self._places:
-            head = torch.arange(heads, device=self.tokens.device)[:, None]
-            self._places[heads] = (self.tokens[:, None, :] * heads + head).flatten()
-        return self._places[heads]
+    def real_by_head(self, heads: int) -> Tensor:
+        """Which places are real, once a head: [n · heads · L]."""
+        real = torch.ones_like(self.tokens, dtype=torch.bool) if self.real is None else self.real
+        return real[:, None, :].expand(-1, heads, -1).flatten()
 
-    def mask(self, window: int | None, heads: int, dtype: torch.dtype) -> Tensor:
-        """Added to the scores, 0 or -inf: [1 or n · heads, 1 or L, 1 or L]."""
-        key = (window, heads, dtype)
+    def mask(self, window: int | None) -> Tensor | None:
+        """Added to the scores, 0 or -inf: [n or 1, 1 or L, L]; None if every token sees all."""
+        longest = self.tokens.shape[1]
+        allowed = None if self.real is None else self.real[:, None, :]  # [n, 1, L]
+        if window is not None and window <= longest:
+            place = torch.arange(longest)
+            near = (place[:, None] - place).abs() < window  # [L, L]
+            allowed = near[None] if allowed is None else allowed & near
+            if self.real is not None:  # a place past the end may be far from every token
+                allowed = allowed | ~self.real[:, :, None]
+        if allowed is None:
+            return None
+        return torch.zeros(allowed.shape).masked_fill_(~allowed, float("-inf"))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Where one group stands among all: its vectors, and its pairs of places."""
+
+    batch: int
+    """n · heads."""
+    longest: int
+    vectors: slice
+    pairs: slice
+
+    def rows(self, x: Tensor) -> Tensor:
+        """Of all groups' vectors [places, width], this one's: [n · heads, L, width]."""
+        return x[self.vectors].view(self.batch, self.longest, -1)
+
+    def square(self, x: Tensor) -> Tensor:
+        """Of all groups' pairs [pairs], this one's: [n · heads, L, L]."""
+        return x[self.pairs].view(self.batch, self.longest, self.longest)
+
+
+class Layout:
+    """How the groups lie end to end, for a number of heads."""
+
+    def __init__(self, groups: Sequence[Group], tokens: int, heads: int, device: torch.device):
+        self.groups, self.tokens, self.heads, self.device = groups, tokens, heads, device
+        self.parts = list(self._parts())
+        self.pairs = self.parts[-1].pairs.stop
+        head = torch.arange(heads)[:, None]
+        places = [(group.tokens[:, None] * heads + head).flatten() for group in groups]
+        real = torch.cat([group.real_by_head(heads) for group in groups])
+        self.places = torch.cat(places).to(device)
+        """Where each vector comes from among all tokens' heads: [places]."""
+        self.real = None if bool(real.all()) else real[:, None].to(device)
+        """Which places hold a token of their row: [places, 1]; None if all do."""
+        kept = real.nonzero().squeeze(-1).to(device)
+        self.back = torch.empty(tokens * heads, dtype=torch.long, device=device)
+        """Where each token's heads stand among the places: [tokens · heads]."""
+        self.back[self.places[kept]] = kept
+        self._masks: dict[tuple[int | None, torch.dtype], list[Tensor | None]] = {}
+
+    def _parts(self) -> Iterator[Part]:
+        vector = pair = 0
+        for group in self.groups:
+            rows, longest = group.tokens.shape
+            batch = rows * self.heads
+            ends = vector + batch * longest, pair + batch * longest**2
+            yield Part(batch, longest, slice(vector, ends[0]), slice(pair, ends[1]))
+            vector, pair = ends
+
+    def masks(self, window: int | None, dtype: torch.dtype) -> list[Tensor | None]:
+        """Of each group, what is added to its scores: [n · heads or 1, 1 or L, L]."""
+        key = (window, dtype)
         if key not in self._masks:
-            longest = self.tokens.shape[1]
-            allowed = torch.ones(1, 1, 1, dtype=torch.bool, device=self.tokens.device)
-            if self.real is not None:
-                allowed = self.real[:, None, :]  # [n, 1, L]
-            if window is not None and window <= longest:
-                place = torch.arange(longest, device=self.tokens.device)
-                allowed = allowed & ((place[:, None] - place).abs() < window)  # [n, L, L]
-                if self.real is not None:  # a place past the end may be far from every token
-                    allowed = allowed | ~self.real[:, :, None]
-            mask = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
-            mask.masked_fill_(~allowed, float("-inf"))
-            if len(mask) > 1:
-                mask = mask.repeat_interleave(heads, dim=0)
-            self._masks[key] = mask
+            self._masks[key] = [
+                mask if mask is None else self._by_head(mask).to(self.device, dtype)
+                for mask in (group.mask(window) for group in self.groups)
+            ]
         return self._masks[key]
+
+    def _by_head(self, mask: Tensor) -> Tensor:
+        return mask.repeat_interleave(self.heads, dim=0) if len(mask) > 1 else mask
+
+    def gather(self, x: Tensor) -> Tensor:
+        """[tokens, heads, width] → [places, width]."""
+        return x.reshape(-1, x.shape[-1]).index_select(0, self.places)
+
+    def scatter(self, x: Tensor) -> Tensor:
+        """[places, width] → [tokens, heads, width]."""
+        return x.index_select(0, self.back).view(self.tokens, self.heads, -1)
 
 
 class Bounds:
@@ -71,17 +133,14 @@ class Bounds:
         ends = torch.tensor(self.lengths).cumsum(0)
         starts = ends - torch.tensor(self.lengths)
         self.groups = [self._group(rows, starts) for rows in self._similar_rows()]
-        self._back: dict[int, Tensor] = {}
+        self._layouts: dict[tuple[int, torch.device], Layout] = {}
 
-    def back(self, heads: int) -> Tensor:
-        """Where each token's heads stand when the groups are laid end to end: [tokens · heads]."""
-        if heads not in self._back:
-            places = torch.cat([group.places(heads) for group in self.groups])
-            kept = torch.cat([_kept(group, heads) for group in self.groups]).nonzero().squeeze(-1)
-            back = torch.empty(self.tokens * heads, dtype=torch.long, device=places.device)
-            back[places[kept]] = kept
-            self._back[heads] = back
-        return self._back[heads]
+    def layout(self, heads: int, device: torch.device) -> Layout:
+        """How the groups lie end to end."""
+        key = (heads, device)
+        if key not in self._layouts:
+            self._layouts[key] = Layout(self.groups, self.tokens, heads, device)
+        return self._layouts[key]
 
     def _similar_rows(self) -> Iterator[list[int]]:
         order = sorted(range(len(self.lengths)), key=lambda row: -self.lengths[row])
@@ -102,11 +161,6 @@ class Bounds:
         return Group(tokens, None if bool(real.all()) else real)
 
 
-def _kept(group: Group, heads: int) -> Tensor:
-    real = torch.ones_like(group.tokens, dtype=torch.bool) if group.real is None else group.real
-    return real[:, None, :].expand(-1, heads, -1).flatten()
-
-
 class PackedAttention(torch.autograd.Function):
     """softmax(q·kᵀ · scale)·v within each row: [tokens, heads, width of a head] all through."""
 
@@ -121,61 +175,48 @@ class PackedAttention(torch.autograd.Function):
         dropout: float,
         window: int | None,
     ) -> Tensor:
-        heads = query.shape[1]
-        saved: list[Tensor | None] = []
-        parts = []
-        for group in bounds.groups:
-            q, k, v = (_gather(x, group) for x in (query, key, value))  # [n · heads, L, width]
-            mask = group.mask(window, heads, q.dtype)
-            scores = torch.baddbmm(mask, q, k.mT, alpha=scale)  # [n · heads, L, L]
-            attended = torch.softmax(scores, -1, out=scores)
-            kept = keep_mask(attended.shape, dropout, attended.dtype) if dropout else None
-            kept = kept if kept is None else kept.to(attended.device)
-            parts.append(torch.bmm(attended if kept is None else attended * kept, v))
-            saved += [q, k, v, attended, kept]
-        ctx.bounds, ctx.scale = bounds, scale
-        ctx.save_for_backward(*saved)
-        return _scatter(parts, bounds, heads)
+        layout = bounds.layout(query.shape[1], query.device)
+        q, k, v = (layout.gather(x) for x in (query, key, value))
+        attended = q.new_empty(layout.pairs)
+        for part, mask in zip(layout.parts, layout.masks(window, q.dtype), strict=True):
+            scores = part.square(attended)
+            added, beta = (scores, 0) if mask is None else (mask, 1)
+            torch.baddbmm(added, part.rows(q), part.rows(k).mT, beta=beta, alpha=scale, out=scores)
+            torch.softmax(scores, -1, out=scores)
+        kept = None
+        if dropout:
+            kept = keep_mask(attended.shape, dropout, attended.dtype).to(attended.device)
+        dropped = attended if kept is None else attended * kept
+        out = torch.empty_like(v)
+        for part in layout.parts:
+            torch.bmm(part.square(dropped), part.rows(v), out=part.rows(out))
+        ctx.layout, ctx.scale = layout, scale
+        ctx.save_for_backward(q, k, v, attended, kept)
+        return layout.scatter(out)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        bounds, scale, saved = ctx.bounds, ctx.scale, ctx.saved_tensors
-        heads = gradient.shape[1]
-        parts: tuple[list[Tensor], ...] = ([], [], [])
-        for i, group in enumerate(bounds.groups):
-            q, k, v, attended, kept = saved[5 * i : 5 * i + 5]
-            d_out = _gather(gradient, group)
-            if group.real is not None:
-                real = group.real.repeat_interleave(heads, dim=0).unsqueeze(-1)
-                d_out.mul_(real)  # places past the end give nothing back
-            dropped = attended if kept is None else attended * kept
-            d_attended = torch.bmm(d_out, v.mT)
-            if kept is not None:
-                d_attended.mul_(kept)
-            d_scores = torch._softmax_backward_data(d_attended, attended, -1, attended.dtype)
-            d_scores.mul_(scale)
-            for part, d in zip(
-                parts,
-                (torch.bmm(d_scores, k), torch.bmm(d_scores.mT, q), torch.bmm(dropped.mT, d_out)),
-                strict=True,
-            ):
-                part.append(d)
-        d_query, d_key, d_value = (_scatter(part, bounds, heads) for part in parts)
-        return d_query, d_key, d_value, None, None, None, None
-
-
-def _gather(x: Tensor, group: Group) -> Tensor:
-    """[tokens, heads, width] → [n · heads, L, width]."""
-    _, heads, width = x.shape
-    rows, longest = group.tokens.shape
-    vectors = x.reshape(-1, width).index_select(0, group.places(heads))
-    return vectors.view(rows * heads, longest, width)
-
-
-def _scatter(parts: list[Tensor], bounds: Bounds, heads: int) -> Tensor:
-    """The groups' [n · heads, L, width] → [tokens, heads, width]."""
-    width = parts[0].shape[-1]
-    vectors = torch.cat([part.view(-1, width) for part in parts]) if len(parts) > 1 else parts[0]
-    back = vectors.view(-1, width).index_select(0, bounds.back(heads))
-    return back.view(bounds.tokens, heads, width)
+        layout: Layout = ctx.layout
+        q, k, v, attended, kept = ctx.saved_tensors
+        d_out = layout.gather(gradient)
+        if layout.real is not None:
+            d_out.mul_(layout.real)  # places past the end give nothing back
+        dropped = attended if kept is None else attended * kept
+        d_scores, d_value = torch.empty_like(attended), torch.empty_like(v)
+        for part in layout.parts:
+            torch.bmm(part.rows(d_out), part.rows(v).mT, out=part.square(d_scores))
+            torch.bmm(part.square(dropped).mT, part.rows(d_out), out=part.rows(d_value))
+        if kept is not None:
+            d_scores.mul_(kept)
+        for part in layout.parts:
+            d, y = part.square(d_scores), part.square(attended)
+            torch._softmax_backward_data(d, y, -1, y.dtype, grad_input=d)
+        d_scores.mul_(ctx.scale)
+        d_query, d_key = torch.empty_like(q), torch.empty_like(k)
+        for part in layout.parts:
+            d = part.square(d_scores)
+            torch.bmm(d, part.rows(k), out=part.rows(d_query))
+            torch.bmm(d.mT, part.rows(q), out=part.rows(d_key))
+        found = (layout.scatter(d) for d in (d_query, d_key, d_value))
+        return *found, None, None, None, None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,8 +51,6 @@ class Baseline:
     test: dict[str, float]
     """Empty where there are no labelled test rows."""
     seconds: float
-    map: LinearMap | None = field(default=None, compare=False, repr=False)
-    """Of frozen features: what a head can start from."""
 
 
 def baselines_of(
@@ -144,7 +142,7 @@ def feature_baseline(
     test = scored(best, test_features, task.test) if labelled(task.test) else {}
     model = "ridge" if task.kind == "regression" else "logistic"
     description = f"{model} regression on the frozen encoder's features (C={strength:g})"
-    return Baseline("frozen features", description, dev, test, _since(began), best)
+    return Baseline("frozen features", description, dev, test, _since(began))
 
 
 def rank(task: Task, scores: dict[str, float]) -> float:

@@ -105,13 +105,14 @@ class Run:
                 batches = self.batches(len(self.history))
                 passed = len(self.history) * self.steps_an_epoch
                 for batch in batches[self.step - passed : self.steps - passed]:
-                    yield self._update(batch)
+                    yield self.update(batch)
                 yield self._finish_epoch()
         self.model.load_tensors(self.best)
         self.model.head.fold()
         self.model.eval()
 
-    def _update(self, batch: list[int]) -> Step:
+    def update(self, batch: list[int]) -> Step:
+        """One step on these rows."""
         began = time.perf_counter()
         self.model.train()
         torch.manual_seed(self.recipe.seed * SEEDS_APART + self.step)

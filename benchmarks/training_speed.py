@@ -1,0 +1,206 @@
+"""Training speed and memory against peers: the same base, the same texts, adapters of size 64.
+
+    python benchmarks/training_speed.py [--base minilm|bert-base] [--batches 10] [--rounds 5]
+
+Batches of 32 with the text lengths of SST-2 and of RTE (ADAPTERBANK_DATA names the folder that has
+them), dropout as the base has it, forward, backward, clipping and update. Every system runs in its
+own process and environment. They take turns batch by batch, each with random batches, which is
+everyone's default, and with batches grouped by length, which a user can switch on. A batch's time
+is its shortest over the rounds: that leaves out what other programs on the machine took. Speeds are
+real tokens a second, divided by the mean length, since batches of one kind are not quite as long as
+those of another. Then one more program is kept busy beside a few steps of each. Writes
+`results/training_speed_BASE.json` and the picture in `docs/`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+
+from adapterbank.model.wheel import minilm_folder
+from lengths import batches_of, lengths_of
+from peers import Worker, environment
+
+SIZE = 64
+TASKS = {"sst2": "SST-2", "rte": "RTE"}
+OURS, FULL, ADAPTERS, LORA = "adapterbank", "full fine-tuning", "adapters 1.3.0", "peft, LoRA"
+PEERS = {ADAPTERS: "adapters", LORA: "lora", FULL: "full"}
+HERE = Path(__file__).parent
+PICTURE = HERE.parent / "docs" / "images" / "training_speed.svg"
+Figures = dict[str, float]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--base", choices=["minilm", "bert-base"], default="minilm")
+    parser.add_argument("--batches", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    with base_folder(options.base) as base:
+        found = {
+            name: measure(base, task, options.batches, options.rounds)
+            for task, name in TASKS.items()
+        }
+    show(found)
+    results = HERE / "results" / f"training_speed_{options.base}.json"
+    results.write_text(json.dumps(found, indent=2) + "\n")
+    if options.base == "minilm":
+        draw(found)
+
+
+@contextmanager
+def base_folder(name: str) -> Iterator[Path]:
+    """The embedded base, or one of BERT's shape with random weights."""
+    if name == "minilm":
+        yield minilm_folder()
+        return
+    from transformers import AutoTokenizer, BertConfig, BertModel
+
+    with tempfile.TemporaryDirectory() as folder:
+        AutoTokenizer.from_pretrained(minilm_folder()).save_pretrained(folder)
+        BertModel(BertConfig()).save_pretrained(folder)
+        yield Path(folder)
+
+
+def measure(base: Path, task: str, count: int, rounds: int) -> Figures:
+    """Examples a second of each system, memory, and what they are to the machine's limit."""
+    lengths = lengths_of(task)
+    mean = sum(lengths) / len(lengths)
+    shuffled, grouped = batches_of(lengths, count)
+    kinds = {"random": shuffled, "grouped": grouped}
+    with ExitStack() as stack:
+        workers = {OURS: stack.enter_context(Worker("ours", str(base)))}
+        for name, method in PEERS.items():
+            worker = Worker("padded", method, str(base), python=environment())
+            workers[name] = stack.enter_context(worker)
+        best = {(system, kind): [float("inf")] * count for system in workers for kind in kinds}
+        limit = 0.0
+        for turn in range(rounds + 1):
+            print(f"{TASKS[task]}: round {turn} of {rounds}", file=sys.stderr)
+            limit = max(limit, sgemm_limit())
+            for i in range(count):
+                for (system, kind), times in best.items():
+                    seconds = workers[system].run(kinds[kind][i])
+                    if turn:  # the first turn warms up
+                        times[i] = min(times[i], seconds)
+        peaks = {name: worker.peak for name, worker in workers.items()}
+        beside = beside_a_busy_program(workers, shuffled)
+    speeds = {
+        f"{system}, {kind}": sum(map(sum, kinds[kind])) / sum(times) / mean
+        for (system, kind), times in best.items()
+    }
+    shape = shape_of(base)
+    shares = {
+        f"share of sgemm, {kind}": sum(needed_gflop(shape, rows) for rows in batches)
+        / sum(best[OURS, kind])
+        / limit
+        for kind, batches in kinds.items()
+    }
+    figures = {
+        **speeds,
+        "mean tokens": mean,
+        "sgemm GFLOPS": limit,
+        **shares,
+        **{f"peak GB, {name}": peak for name, peak in peaks.items()},
+        **{f"beside a busy program, {name}": speed for name, speed in beside.items()},
+    }
+    return {name: round(value, 3) for name, value in figures.items()}
+
+
+def beside_a_busy_program(workers: dict[str, Worker], batches: list[list[int]]) -> Figures:
+    """Examples a second while one other program keeps a core busy."""
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        return {
+            name: len(batches[0]) / median(worker.run(batch) for batch in batches[:3])
+            for name, worker in workers.items()
+        }
+    finally:
+        busy.kill()
+        busy.wait()
+
+
+def sgemm_limit() -> float:
+    """GFLOPS of a large matrix product, the best of a few."""
+    import torch
+
+    a, b = torch.randn(2048, 2048), torch.randn(2048, 2048)
+    best = float("inf")
+    for _ in range(4):
+        began = time.perf_counter()
+        a @ b
+        best = min(best, time.perf_counter() - began)
+    return 2 * 2048**3 / best / 1e9
+
+
+def shape_of(base: Path) -> tuple[int, int, int]:
+    """Layers, width, inner width."""
+    config = json.loads((base / "config.json").read_text())
+    return config["num_hidden_layers"], config["hidden_size"], config["intermediate_size"]
+
+
+def needed_gflop(shape: tuple[int, int, int], lengths: list[int]) -> float:
+    """What the mathematics of one adapter step needs: real tokens, forward and backward.
+
+    Frozen products run twice (forward, gradient of the input), adapters three times.
+    """
+    layers, d, inner = shape
+    frozen = 2 * layers * (4 * d * d + 2 * d * inner)  # a token, once
+    adapters = 2 * layers * 2 * 2 * d * SIZE
+    attention = sum(2 * layers * 2 * d * length * length for length in lengths)
+    return (sum(lengths) * (2 * frozen + 3 * adapters) + 3 * attention) / 1e9
+
+
+def ratios(figures: Figures) -> Figures:
+    """How many times as fast we are, each with its own best batches and with the same."""
+    best = max(figures[f"{OURS}, random"], figures[f"{OURS}, grouped"])
+    against = {
+        f"against {name}, {kind} batches": best / figures[f"{name}, {kind}"]
+        for name in PEERS
+        for kind in ("random", "grouped")
+    }
+    memory = figures[f"peak GB, {OURS}"] / figures[f"peak GB, {FULL}"]
+    return {**against, "peak memory to full fine-tuning's": memory}
+
+
+def show(found: dict[str, Figures]) -> None:
+    """A table with a column a task."""
+    columns = {task: {**figures, **ratios(figures)} for task, figures in found.items()}
+    print(f"{'':52}" + "".join(f"{task:>10}" for task in columns))
+    for name in next(iter(columns.values())):
+        print(f"{name:52}" + "".join(f"{each[name]:>10.2f}" for each in columns.values()))
+
+
+def draw(found: dict[str, Figures]) -> None:
+    """Bars of examples a second, one panel a task."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "adapterbank"  # the same bytes for the same figures
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(1, len(found), figsize=(10, 3.2), sharey=True)
+    for panel, (task, figures) in zip(panels, found.items(), strict=True):
+        names = [f"{name}, {kind}" for name in (*PEERS, OURS) for kind in ("random", "grouped")]
+        speeds = [figures[name] for name in names]
+        colours = ["#0072b2" if name.startswith(OURS) else "#999999" for name in names]
+        panel.bar_label(panel.barh(names, speeds, color=colours), fmt="%.0f", padding=3)
+        panel.set_title(f"{task}: {figures['mean tokens']:.0f} tokens a text", fontsize=10)
+        panel.set_xlabel("training examples a second")
+        panel.margins(x=0.15)
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[0].invert_yaxis()
+    figure.tight_layout()
+    figure.savefig(PICTURE, metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main()

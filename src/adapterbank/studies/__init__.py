@@ -1,0 +1,1 @@
+"""Studies: questions to one store of training runs."""

@@ -1,0 +1,86 @@
+"""The store of runs: one JSON file a run, named by a digest of all that its result depends on.
+
+Studies that need the same run share it, and one that is done is never run again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from adapterbank.errors import ConfigError
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The data of a run: a task, and how many rows of its splits are used at most (0: all)."""
+
+    task: str
+    train: int = 0
+    dev: int = 0
+    test: int = 0
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One training run."""
+
+    rows: Rows
+    data: str
+    """Digest of the rows."""
+    base: str
+    """Fingerprint of the base."""
+    method: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Of the method and its adapters, those that were given."""
+    recipe: dict[str, Any] = field(default_factory=dict)
+    """Every number of it, the seed apart; none of a baseline."""
+    seed: int = 0
+
+    @property
+    def digest(self) -> str:
+        """The run's name."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+class RunStore:
+    """A folder of records."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, config: RunConfig) -> Path:
+        """Where the record of a run is, once it is done."""
+        return self.folder / f"{config.digest}.json"
+
+    def get(self, config: RunConfig) -> Record | None:
+        """The record of a run; None if it is not done."""
+        path = self.path(config)
+        try:
+            record: Record = json.loads(path.read_text("utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise ConfigError(
+                f"The record {path} cannot be read: {error}.",
+                "Delete it; its run is then repeated.",
+            ) from error
+        return record
+
+    def put(self, config: RunConfig, record: Record) -> None:
+        """Keep a record: all of it, or nothing."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.path(config)
+        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        partial.write_text(
+            json.dumps({"config": asdict(config), **record}, indent=1, ensure_ascii=False) + "\n",
+            "utf-8",
+        )
+        partial.replace(path)

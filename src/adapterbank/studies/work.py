@@ -1,0 +1,109 @@
+"""One run of a study, in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adapterbank.errors import ConfigError
+from adapterbank.studies.data import load
+from adapterbank.studies.runs import Record, Rows, RunConfig, RunStore
+from adapterbank.studies.study import BASELINES
+
+if TYPE_CHECKING:
+    from adapterbank.model.encoder import Encoder
+
+Emit = Callable[[dict[str, Any]], None]
+
+
+def work(arguments: dict[str, Any], emit: Emit) -> Record:
+    """Run, and keep the record."""
+    from adapterbank.model.encoder import load_encoder
+
+    given = arguments["config"]
+    config = RunConfig(**{**given, "rows": Rows(**given["rows"])})
+    store = RunStore(Path(arguments["runs"]))
+    if (done := store.get(config)) is not None:
+        return done
+    encoder = load_encoder(arguments["base"])
+    if encoder.fingerprint != config.base:
+        raise ConfigError(f"The base is {encoder.fingerprint}, and the run is of {config.base}.")
+    if config.method in BASELINES:
+        record = _baseline(config, encoder)
+    else:
+        record = _train(config, encoder, store.folder.parent / ".runs", emit)
+    record["commit"] = _commit()
+    store.put(config, record)
+    return record
+
+
+def _train(config: RunConfig, encoder: Encoder, runs: Path, emit: Emit) -> Record:
+    from adapterbank.learn import Learnt, learn
+    from adapterbank.order import make_order
+    from adapterbank.training.loop import Epoch, Step
+
+    task = load(config.rows)
+    order = make_order(
+        encoder.layers,
+        method=config.method,
+        **config.settings,
+        **config.recipe,
+        seed=config.seed,
+        baselines=False,
+    )
+    curve: list[float] = []
+    record: Record = {}
+    for event in learn(encoder, task, order, runs=runs, resume=True):
+        if isinstance(event, Step):
+            emit({"step": event.step, "steps": event.steps})
+        elif isinstance(event, Epoch):
+            curve.append(round(event.dev[task.metric], 5))
+        elif isinstance(event, Learnt):
+            manifest = event.manifest
+            record = {
+                "metric": task.metric,
+                "dev": manifest.dev,
+                "test": manifest.test,
+                "dev_by_epoch": curve,
+                "trained_parameters": manifest.parameters.trained,
+                "percent_of_base": manifest.parameters.percent_of_base,
+                "percent_without_embeddings": manifest.parameters.percent_without_embeddings,
+                "seconds": round(event.seconds, 1),
+                "software": manifest.software,
+            }
+    return record
+
+
+def _baseline(config: RunConfig, encoder: Encoder) -> Record:
+    from adapterbank.training.baselines import baselines_of
+    from adapterbank.training.rows import prepare
+    from adapterbank.verify import software
+
+    task = load(config.rows)
+    splits = [prepare(encoder, task, rows, 128) for rows in (task.train, task.dev, task.test)]
+    found = next(b for b in baselines_of(encoder, task, *splits) if b.name == config.method)
+    return {
+        "metric": task.metric,
+        "dev": found.dev,
+        "test": found.test,
+        "description": found.description,
+        "seconds": round(found.seconds, 1),
+        "software": software(encoder),
+    }
+
+
+def _commit() -> str:
+    """Of the code, where it is under version control."""
+    try:
+        asked = subprocess.run(
+            ["git", "rev-parse", "--short=12", "HEAD"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return asked.stdout.strip()

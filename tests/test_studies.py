@@ -1,0 +1,270 @@
+"""Studies: one store of runs, the choice on dev, seeds after it, and the table that comes out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from adapterbank.compute.protocol import Event, Work
+from adapterbank.errors import ComputeError, ConfigError
+from adapterbank.studies.data import load
+from adapterbank.studies.run import run_study
+from adapterbank.studies.runs import Rows, RunConfig, RunStore
+from adapterbank.studies.study import Study, read_study
+from adapterbank.studies.table import markdown, table_of
+from in_process import InProcess
+from tiny import save_base
+
+STUDY = """
+title = "Small"
+base = "{base}"
+tasks = ["support", "reviews"]
+seeds = 2
+train_rows = 40
+dev_rows = 30
+test_rows = 30
+reference = "full"
+
+[[arm]]
+name = "adapters"
+size = 4
+epochs = 1
+learning_rate = [1e-3, 1e-2]
+
+[[arm]]
+name = "full"
+method = "full"
+epochs = 1
+
+[[arm]]
+name = "features"
+method = "frozen features"
+"""
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> Path:
+    return save_base(tmp_path_factory.mktemp("base"))
+
+
+def write(folder: Path, text: str) -> Path:
+    home = folder / "small"
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "study.toml").write_text(text)
+    return home
+
+
+def study_of(folder: Path, base: Path, change: tuple[str, str] = ("", "")) -> Study:
+    return read_study(write(folder, STUDY.format(base=base).replace(*change)))
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory, base) -> Study:
+    """The study, run to its end."""
+    study = study_of(tmp_path_factory.mktemp("done"), base)
+    list(run_study(study, InProcess()))
+    return study
+
+
+class Halting(InProcess):
+    """Ends in the middle."""
+
+    def run(self, works: list[Work]) -> Iterator[Event]:
+        ended = 0
+        for event in super().run(works):
+            yield event
+            ended += event.kind == "done"
+            if ended == 3:
+                raise KeyboardInterrupt
+
+
+def test_the_best_on_dev_runs_with_every_seed(done) -> None:
+    assert done.missing() == []
+    for rows in done.rows:
+        arm = done.arms[0]
+        first = {r: done.store.get(done.config(rows, {**arm.fixed, "learning_rate": r}, 0))
+                 for r in (1e-3, 1e-2)}  # fmt: skip
+        metric = load(rows).metric
+        best = max(first, key=lambda rate: first[rate]["dev"][metric])
+        assert done.chosen(rows, arm)["learning_rate"] == best
+        seeds = [done.store.get(c)["config"]["seed"] for c in done.runs(rows, arm)]
+        assert sorted(seeds) == [0, 0, 1]
+
+
+def test_a_study_that_is_done_runs_nothing(done) -> None:
+    compute = InProcess()
+    assert list(run_study(done, compute)) == []
+    assert compute.works == []
+
+
+def test_stopped_and_gone_on_with_the_records_are_the_same(done, base, tmp_path) -> None:
+    study = study_of(tmp_path, base)
+    with pytest.raises(KeyboardInterrupt):
+        list(run_study(study, Halting()))
+    assert len(list(study.store.folder.glob("*.json"))) == 3
+    compute = InProcess()
+    list(run_study(study, compute))
+    whole = {path.name for path in done.store.folder.glob("*.json")}
+    assert {path.name for path in study.store.folder.glob("*.json")} == whole
+    assert len(compute.works) == len(whole) - 3
+    for name in whole:
+        one, other = (json.loads((s.store.folder / name).read_text()) for s in (done, study))
+        for record in (one, other):
+            record.pop("seconds")
+        assert one == other
+    assert not list(study.store.folder.glob(".*.partial"))
+
+
+def test_studies_share_runs(done, base) -> None:
+    other = done.folder.parent / "other"
+    other.mkdir()
+    text = STUDY.format(base=base).replace('"Small"', '"Other"').split('[[arm]]\nname = "full"')[0]
+    (other / "study.toml").write_text(text.replace('reference = "full"\n', ""))
+    assert read_study(other).missing() == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("train_rows = 40", "train_rows = 39"),
+        ("size = 4", "size = 2"),
+        ("epochs = 1", "epochs = 2"),
+    ],
+)
+def test_what_a_result_depends_on_makes_another_run(done, base, tmp_path, change) -> None:
+    changed = study_of(tmp_path, base, change)
+    before = {config.digest for config in done.needed()}
+    assert not before & {c.digest for c in changed.runs(changed.rows[0], changed.arms[0])}
+
+
+def test_the_recipes_own_numbers_are_part_of_a_run(done, monkeypatch) -> None:
+    """When the default changes, a study that leaves a number to it runs anew."""
+    rows, settings = done.rows[0], {"size": 4}
+    before = done.config(rows, settings, 0)
+    monkeypatch.setitem(
+        __import__("adapterbank.training.recipe", fromlist=["x"]).LEARNING_RATES, "adapters", 0.5
+    )
+    assert done.config(rows, settings, 0).digest != before.digest
+
+
+def test_rows_are_cut_the_same_way_every_time() -> None:
+    small, large = load(Rows("support", train=20)), load(Rows("support"))
+    assert len(small.train) == 20
+    assert [row for row in large.train if row in small.train] == list(small.train)
+    load.cache_clear()
+    assert load(Rows("support", train=20)).train == small.train
+    assert small.test == large.test
+
+
+def test_the_table_holds_test_scores_and_the_gap_seed_by_seed(done) -> None:
+    table = table_of(done)
+    cell = table.cells["adapters"]["support"]
+    metric = load(done.rows[0]).metric
+    assert list(cell.scores) == [100 * r["test"][metric] for r in cell.records]
+    assert [r["config"]["seed"] for r in cell.records] == [0, 1]
+    gap = table.gap("adapters", "full")
+    by_seed = [
+        sum(
+            table.cells["adapters"][t].scores[s] - table.cells["full"][t].scores[s]
+            for t in table.tasks
+        )
+        / 2
+        for s in (0, 1)
+    ]
+    assert gap.mean == pytest.approx(sum(by_seed) / 2)
+    assert gap.error == pytest.approx(abs(by_seed[0] - by_seed[1]) / 2)
+    text = markdown(table)
+    assert "against full" in text
+    assert f"{gap.mean:+.2f} ± {gap.error:.2f}" in text
+    assert len(table.cells["features"]["support"].scores) == 1
+
+
+def test_an_arm_with_a_run_missing_has_no_mean(base, tmp_path) -> None:
+    study = study_of(tmp_path, base)
+    with pytest.raises(KeyboardInterrupt):
+        list(run_study(study, Halting()))
+    table = table_of(study)
+    assert table.mean("full") is None
+    assert table.gap("adapters", "full") is None
+    assert "adapters" in markdown(table)
+
+
+def test_every_setting_stands_for_itself_without_a_choice(base, tmp_path) -> None:
+    study = study_of(tmp_path, base, ("seeds = 2", "seeds = 2\nchoose = false"))
+    assert len(study.runs(study.rows[0], study.arms[0])) == 4
+
+
+def test_runs_that_fail_are_named_and_the_others_kept(base, tmp_path) -> None:
+    class Failing(InProcess):
+        def run(self, works: list[Work]) -> Iterator[Event]:
+            first, *others = works
+            yield Event(first.id, "failed", {"message": "no memory"})
+            yield from super().run(others)
+
+    study = study_of(tmp_path, base)
+    with pytest.raises(ComputeError, match=r"1 of \d+ runs failed.*support, adapters.*no memory"):
+        list(run_study(study, Failing()))
+    assert len(study.missing()) >= 1
+    assert list(study.store.folder.glob("*.json"))
+
+
+def test_a_record_is_kept_whole_or_not_at_all(tmp_path, monkeypatch) -> None:
+    store = RunStore(tmp_path)
+    config = RunConfig(Rows("support"), "d", "b", "full")
+
+    def broken(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", broken)
+    with pytest.raises(OSError, match="No space"):
+        store.put(config, {"dev": {}})
+    assert store.get(config) is None
+
+
+def test_a_damaged_record_is_said_with_its_way_out(tmp_path) -> None:
+    store = RunStore(tmp_path)
+    config = RunConfig(Rows("support"), "d", "b", "full")
+    store.path(config).write_text("{")
+    with pytest.raises(ConfigError, match=r"cannot be read.*Delete it"):
+        store.get(config)
+
+
+def test_another_base_is_not_taken_for_the_studys(done) -> None:
+    config = replace(done.needed()[0], base="0" * 64)
+    arguments = {
+        "config": json.loads(json.dumps(config, default=vars)),
+        "base": done.base,
+        "runs": str(done.store.folder),
+    }
+    from adapterbank.studies.work import work
+
+    with pytest.raises(ConfigError, match="The base"):
+        work(arguments, lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("title = ", "Invalid value"),
+        ("colour = 1", "unknown entry 'colour'"),
+        ('title = "x"\ntasks = ["support"]', "has no arm"),
+        ('title = "x"\ntasks = ["support"]\n[[arm]]\nsize = 1', "an arm has no name"),
+        (
+            'title = "x"\ntasks = ["support"]\n[[arm]]\nname = "a"\nsize = []',
+            "size of a is an empty",
+        ),
+        ('title = "x"\ntasks = ["support"]\nreference = "b"\n[[arm]]\nname = "a"', "reference 'b'"),
+    ],
+)
+def test_a_study_that_makes_no_sense_is_refused(tmp_path, text, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_study(write(tmp_path, text))
+
+
+def test_a_folder_without_a_study(tmp_path) -> None:
+    with pytest.raises(ConfigError, match=r"no study in .*study\.toml"):
+        read_study(tmp_path)
