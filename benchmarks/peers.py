@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import venv
@@ -37,12 +38,15 @@ class Worker:
     def __init__(self, name: str, *arguments: str, python: Path | None = None) -> None:
         self.peak = 0.0
         """The most memory it has held, GB."""
+        # A peer gets none of what we do for ourselves: importing our package sets this.
+        environment = {k: v for k, v in os.environ.items() if k != "GOMP_SPINCOUNT"}
         self.process = subprocess.Popen(
             [python or sys.executable, HERE / "workers" / f"{name}.py", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
+            env=environment,
         )
 
     def run(self, lengths: list[int]) -> float:

@@ -4,8 +4,9 @@
 
 Batches of 32 with the text lengths of SST-2 and of RTE (ADAPTERBANK_DATA names the folder that has
 them), dropout as the base has it, forward, backward, clipping and update. Every system runs in its
-own process and environment. They take turns batch by batch, each with random batches, which is
-everyone's default, and with batches grouped by length, which a user can switch on. A batch's time
+own process and environment. They take turns batch by batch: peers with random batches, which is
+their default, and with batches grouped by length, which a user can switch on; AdapterBank with its
+own, pairs of lengths, and with those two. A batch's time
 is its shortest over the rounds: that leaves out what other programs on the machine took. Speeds are
 real tokens a second, divided by the mean length, since batches of one kind are not quite as long as
 those of another. Then one more program is kept busy beside a few steps of each. Writes
@@ -23,7 +24,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from statistics import median
 
 from adapterbank.model.wheel import minilm_folder
 from lengths import batches_of, lengths_of
@@ -74,14 +74,18 @@ def measure(base: Path, task: str, count: int, rounds: int) -> Figures:
     """Examples a second of each system, memory, and what they are to the machine's limit."""
     lengths = lengths_of(task)
     mean = sum(lengths) / len(lengths)
-    shuffled, grouped = batches_of(lengths, count)
-    kinds = {"random": shuffled, "grouped": grouped}
+    kinds = batches_of(lengths, count)
     with ExitStack() as stack:
         workers = {OURS: stack.enter_context(Worker("ours", str(base)))}
         for name, method in PEERS.items():
             worker = Worker("padded", method, str(base), python=environment())
             workers[name] = stack.enter_context(worker)
-        best = {(system, kind): [float("inf")] * count for system in workers for kind in kinds}
+        best = {
+            (system, kind): [float("inf")] * count
+            for system in workers
+            for kind in kinds
+            if system == OURS or kind != "paired"
+        }
         limit = 0.0
         for turn in range(rounds + 1):
             print(f"{TASKS[task]}: round {turn} of {rounds}", file=sys.stderr)
@@ -92,7 +96,7 @@ def measure(base: Path, task: str, count: int, rounds: int) -> Figures:
                     if turn:  # the first turn warms up
                         times[i] = min(times[i], seconds)
         peaks = {name: worker.peak for name, worker in workers.items()}
-        beside = beside_a_busy_program(workers, shuffled)
+        beside = beside_a_busy_program(workers, kinds["random"]) if task == "sst2" else {}
     speeds = {
         f"{system}, {kind}": sum(map(sum, kinds[kind])) / sum(times) / mean
         for (system, kind), times in best.items()
@@ -119,10 +123,7 @@ def beside_a_busy_program(workers: dict[str, Worker], batches: list[list[int]]) 
     """Examples a second while one other program keeps a core busy."""
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
-        return {
-            name: len(batches[0]) / median(worker.run(batch) for batch in batches[:3])
-            for name, worker in workers.items()
-        }
+        return {name: len(batches[0]) / worker.run(batches[0]) for name, worker in workers.items()}
     finally:
         busy.kill()
         busy.wait()
@@ -160,10 +161,10 @@ def needed_gflop(shape: tuple[int, int, int], lengths: list[int]) -> float:
 
 
 def ratios(figures: Figures) -> Figures:
-    """How many times as fast we are, each with its own best batches and with the same."""
-    best = max(figures[f"{OURS}, random"], figures[f"{OURS}, grouped"])
+    """How many times as fast we are, with our own batches."""
+    ours = figures[f"{OURS}, paired"]
     against = {
-        f"against {name}, {kind} batches": best / figures[f"{name}, {kind}"]
+        f"against {name}, {kind} batches": ours / figures[f"{name}, {kind}"]
         for name in PEERS
         for kind in ("random", "grouped")
     }
@@ -176,7 +177,8 @@ def show(found: dict[str, Figures]) -> None:
     columns = {task: {**figures, **ratios(figures)} for task, figures in found.items()}
     print(f"{'':52}" + "".join(f"{task:>10}" for task in columns))
     for name in next(iter(columns.values())):
-        print(f"{name:52}" + "".join(f"{each[name]:>10.2f}" for each in columns.values()))
+        cells = (f"{each[name]:.2f}" if name in each else "" for each in columns.values())
+        print(f"{name:52}" + "".join(f"{cell:>10}" for cell in cells))
 
 
 def draw(found: dict[str, Figures]) -> None:
@@ -189,7 +191,11 @@ def draw(found: dict[str, Figures]) -> None:
 
     figure, panels = pyplot.subplots(1, len(found), figsize=(10, 3.2), sharey=True)
     for panel, (task, figures) in zip(panels, found.items(), strict=True):
-        names = [f"{name}, {kind}" for name in (*PEERS, OURS) for kind in ("random", "grouped")]
+        names = [
+            name
+            for name in figures
+            if name.startswith((OURS, *PEERS)) and name.endswith(("random", "grouped", "paired"))
+        ]
         speeds = [figures[name] for name in names]
         colours = ["#0072b2" if name.startswith(OURS) else "#999999" for name in names]
         panel.bar_label(panel.barh(names, speeds, color=colours), fmt="%.0f", padding=3)

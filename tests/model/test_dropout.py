@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from adapterbank.model.dropout import cheap_dropout, dropout, keep_mask
+from adapterbank.model.dropout import cheap_dropout, dropout, keep_mask, keep_signs
+from adapterbank.training.loop import SEEDS_APART
 
 SIZE = torch.Size([1000, 1001])
 
@@ -39,6 +40,33 @@ def test_seed_governs_and_masks_do_not_repeat() -> None:
     torch.manual_seed(5)
     assert torch.equal(keep_mask(SIZE, 0.1), first)
     assert not torch.equal(first, second)
+
+
+def test_masks_of_a_runs_steps_are_independent() -> None:
+    """Every step seeds anew, with numbers that lie side by side."""
+    shape = torch.Size([400, 500])
+    masks = []
+    for step in range(12):
+        torch.manual_seed(7 * SEEDS_APART + step)
+        masks += [keep_mask(shape, 0.5).flatten() - 1 for _ in range(2)]  # two layers
+    together = torch.stack(masks)
+    correlations = together @ together.T / shape.numel()
+    beside = correlations - torch.eye(len(masks))
+    assert beside.abs().max().item() < 5 / shape.numel() ** 0.5
+    # Nor is a mask a shifted copy of another.
+    spectrum = torch.fft.rfft(together)
+    shifted = torch.fft.irfft(spectrum[0] * spectrum[2:].conj(), n=shape.numel()) / shape.numel()
+    assert shifted.abs().max().item() < 7 / shape.numel() ** 0.5
+
+
+def test_signs_are_the_mask_in_another_form() -> None:
+    for p in (0.1, 0.5):
+        torch.manual_seed(3)
+        mask = keep_mask(SIZE, p)
+        torch.manual_seed(3)
+        signs, scale = keep_signs(SIZE, p, torch.float32)
+        assert signs.abs().unique().tolist() == [1.0]
+        torch.testing.assert_close(signs.relu() * scale, mask)
 
 
 def test_threads_do_not_matter() -> None:

@@ -14,11 +14,13 @@ from adapterbank.errors import ConfigError, TrainingDiverged, UnsupportedBase
 from adapterbank.model.config import AdapterConfig
 from adapterbank.model.encoder import fingerprint, load_encoder
 from adapterbank.model.methods import Method
+from adapterbank.model.task_model import TaskModel
+from adapterbank.tasks.batches import Encoded
 from adapterbank.training.evaluate import logits_of, predictions_of, scores_of
-from adapterbank.training.loop import Epoch, Step
+from adapterbank.training.loop import Epoch, Run, Step
 from adapterbank.training.optimizer import make_optimizer, set_rate
 from adapterbank.training.recipe import Recipe
-from adapterbank.training.rows import prepare
+from adapterbank.training.rows import Rows, prepare
 from adapterbank.training.start import seeded_model
 from tiny import save_base
 from training.toy import NUMBERS, TAGGED, TASK, started
@@ -69,6 +71,26 @@ def test_other_kinds_are_learnt(bert, task, metric) -> None:
     assert scores[metric] > 0.8
     if metric == "pearson":  # in the targets' own units, though they are in thousands
         assert scores["mean_absolute_error"] < 400
+
+
+def test_the_number_of_threads_changes_rounding_only(bert) -> None:
+    """With tensors large enough for torch to share them out."""
+    draw = np.random.default_rng(0)
+    ids = [draw.integers(5, 15, size=length) for length in draw.integers(30, 60, size=64)]
+    rows = Rows((), Encoded.of(ids, [np.zeros_like(i) for i in ids]), torch.arange(64) % 2)
+    found = []
+    before = torch.get_num_threads()
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        torch.manual_seed(0)
+        with TaskModel(bert, "classification", 2) as model:
+            run = Run(model, rows, Recipe(1e-3, epochs=2), lambda: {"accuracy": 0.0}, "accuracy")
+            list(run.events())
+            found.append(copies(model))
+    torch.set_num_threads(before)
+    one, two = found
+    for name in one:
+        torch.testing.assert_close(one[name], two[name], atol=1e-5, rtol=1e-4)
 
 
 def test_the_best_epoch_is_kept(encoder) -> None:

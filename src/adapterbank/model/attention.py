@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from adapterbank.model.dropout import keep_mask
+from adapterbank.model.dropout import keep_signs
 
 
 @dataclass(frozen=True)
@@ -180,43 +180,49 @@ class PackedAttention(torch.autograd.Function):
         attended = q.new_empty(layout.pairs)
         for part, mask in zip(layout.parts, layout.masks(window, q.dtype), strict=True):
             scores = part.square(attended)
-            added, beta = (scores, 0) if mask is None else (mask, 1)
-            torch.baddbmm(added, part.rows(q), part.rows(k).mT, beta=beta, alpha=scale, out=scores)
+            if mask is None:
+                _product(part.rows(q), part.rows(k).mT, scores, scale)
+            else:
+                torch.baddbmm(mask, part.rows(q), part.rows(k).mT, alpha=scale, out=scores)
             torch.softmax(scores, -1, out=scores)
-        kept = None
-        if dropout:
-            kept = keep_mask(attended.shape, dropout, attended.dtype).to(attended.device)
-        dropped = attended if kept is None else attended * kept
+        dropped, rise = attended, 1.0
+        if dropout:  # the signs of what was attended keep what was dropped
+            signs, rise = keep_signs(attended.shape, dropout, attended.dtype)
+            dropped = attended.mul_(signs.to(attended.device)).relu()
         out = torch.empty_like(v)
         for part in layout.parts:
-            torch.bmm(part.square(dropped), part.rows(v), out=part.rows(out))
-        ctx.layout, ctx.scale = layout, scale
-        ctx.save_for_backward(q, k, v, attended, kept)
+            _product(part.square(dropped), part.rows(v), part.rows(out), rise)
+        ctx.layout, ctx.scale, ctx.rise, ctx.dropout = layout, scale, rise, dropout
+        ctx.save_for_backward(q, k, v, attended)
         return layout.scatter(out)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         layout: Layout = ctx.layout
-        q, k, v, attended, kept = ctx.saved_tensors
+        q, k, v, attended = ctx.saved_tensors
         d_out = layout.gather(gradient)
         if layout.real is not None:
             d_out.mul_(layout.real)  # places past the end give nothing back
-        dropped = attended if kept is None else attended * kept
+        dropped = attended.relu() if ctx.dropout else attended
         d_scores, d_value = torch.empty_like(attended), torch.empty_like(v)
         for part in layout.parts:
-            torch.bmm(part.rows(d_out), part.rows(v).mT, out=part.square(d_scores))
-            torch.bmm(part.square(dropped).mT, part.rows(d_out), out=part.rows(d_value))
-        if kept is not None:
-            d_scores.mul_(kept)
+            _product(part.rows(d_out), part.rows(v).mT, part.square(d_scores))
+            _product(part.square(dropped).mT, part.rows(d_out), part.rows(d_value), ctx.rise)
+        if ctx.dropout:
+            torch.ops.aten.threshold_backward.grad_input(d_scores, attended, 0, grad_input=d_scores)
+            attended = torch.abs(attended, out=dropped)
         for part in layout.parts:
             d, y = part.square(d_scores), part.square(attended)
             torch._softmax_backward_data(d, y, -1, y.dtype, grad_input=d)
-        d_scores.mul_(ctx.scale)
         d_query, d_key = torch.empty_like(q), torch.empty_like(k)
         for part in layout.parts:
             d = part.square(d_scores)
-            torch.bmm(d, part.rows(k), out=part.rows(d_query))
-            torch.bmm(d.mT, part.rows(q), out=part.rows(d_key))
+            _product(d, part.rows(k), part.rows(d_query), ctx.scale * ctx.rise)
+            _product(d.mT, part.rows(q), part.rows(d_key), ctx.scale * ctx.rise)
         found = (layout.scatter(d) for d in (d_query, d_key, d_value))
         return *found, None, None, None, None
+
+
+def _product(a: Tensor, b: Tensor, out: Tensor, scale: float = 1.0) -> None:
+    torch.baddbmm(out, a, b, beta=0, alpha=scale, out=out)

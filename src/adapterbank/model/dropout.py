@@ -33,15 +33,26 @@ def dropout(x: Tensor, p: float) -> Tensor:
 def keep_mask(shape: torch.Size, p: float, dtype: torch.dtype = torch.float32) -> Tensor:
     """A mask of 0 with probability p, and 1 / (1 - p) elsewhere."""
     kept = round((1.0 - p) * LEVELS)
-    if kept == 0:
-        return torch.zeros(shape, dtype=dtype)
+    return _chosen(shape, kept).to(dtype).mul_(LEVELS / max(kept, 1))
+
+
+def keep_signs(shape: torch.Size, p: float, dtype: torch.dtype) -> tuple[Tensor, float]:
+    """-1 with probability p, and 1 elsewhere; with it the scale of what is kept.
+
+    A tensor that has no negative value can carry its own mask: in its signs.
+    """
+    kept = round((1.0 - p) * LEVELS)
+    return _chosen(shape, kept).to(dtype).mul_(2).sub_(1), LEVELS / max(kept, 1)
+
+
+def _chosen(shape: torch.Size, kept: int) -> Tensor:
+    """1 with `kept` chances of `LEVELS`, else 0."""
     seed = int(torch.randint(1 << 62, ()))
     count = shape.numel()
     words = np.random.SFC64(seed).random_raw(-(-count // 4))  # four numbers a word
     # numpy compares small integers several times faster than torch does.
     chosen = words.view(np.int16)[:count] < kept - LEVELS // 2
-    mask = torch.from_numpy(chosen.astype(np.float32)).view(shape).to(dtype)
-    return mask.mul_(LEVELS / kept)
+    return torch.from_numpy(chosen.astype(np.float32)).view(shape)
 
 
 @contextmanager
