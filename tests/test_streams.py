@@ -140,6 +140,18 @@ def test_a_list_is_read(tmp_path) -> None:
     assert read_list(tmp_path / "tasks.toml", {})[1].learning == {**QUICK, "size": 2}
 
 
+def test_a_list_may_take_fewer_rows(tmp_path) -> None:
+    path = tmp_path / "tasks.toml"
+    path.write_text('[defaults]\nmax_rows = 50\n[[task]]\nname = "reviews"\n')
+    (arrival,) = read_list(path, {})
+    task = arrival.read()
+    assert (len(task.train), len(task.dev), len(task.test)) == (50, 50, 50)
+    assert arrival.settings == {"max_rows": 50}  # a list with another number is another task
+    path.write_text('[[task]]\nname = "reviews"\nmax_rows = "few"\n')
+    with pytest.raises(ConfigError, match="max_rows is 'few'"):
+        read_list(path, {})
+
+
 def test_known_tasks_need_no_file(tmp_path) -> None:
     path = tmp_path / "tasks.toml"
     path.write_text('[defaults]\ntext_column = "body"\nlr = 0.1\n[[task]]\nname = "acme/reviews"\n')

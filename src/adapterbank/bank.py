@@ -26,6 +26,7 @@ from adapterbank.store.mount import mount
 from adapterbank.store.names import check_name
 from adapterbank.store.package import Package, Packed, pack, read_package, write_package
 from adapterbank.store.store import Entry, Store, TaskInfo
+from adapterbank.tasks.limit import limited
 from adapterbank.tasks.load import load_task
 from adapterbank.tasks.predictions import Prediction
 from adapterbank.tasks.sources import Source
@@ -35,7 +36,7 @@ from adapterbank.verify import Verdict, check_probes, software, take_probes, ver
 # What says how data is read; every other setting says how to learn.
 OF_DATA = (
     "dev", "test", "kind", "text_column", "pair_column", "label_column", "label_names", "encoding",
-    "metric", "skip_bad",
+    "metric", "skip_bad", "max_rows",
 )  # fmt: skip
 ExportFormat = Literal["adapterbank", "adapterhub"]
 
@@ -124,7 +125,8 @@ class Bank:
                 raise ConfigError(f"{', '.join(reading)}: a Task has been read already.")
             task = data
         else:
-            task = load_task(name, data, seed=settings.get("seed") or 0, **reading)
+            seed, most = settings.get("seed") or 0, reading.pop("max_rows", None) or 0
+            task = limited(load_task(name, data, seed=seed, **reading), most, most, most, seed)
         return self._events(name, task, order or self.order(**settings), resume)
 
     def _events(self, name: str, task: Task, order: Order, resume: bool) -> Iterator[Event]:

@@ -81,6 +81,10 @@ class DataOptions:
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave bad rows out, and count them.")
     ] = False
+    max_rows: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="At most so many rows of each split, at random."),
+    ] = None
     folder: Annotated[
         str | None,
         typer.Option(
@@ -94,13 +98,16 @@ class DataOptions:
         """The task that they describe."""
         from adapterbank.store.names import check_name
         from adapterbank.tasks.known import known_task
+        from adapterbank.tasks.limit import limited
         from adapterbank.tasks.load import load_task
 
+        most = self.max_rows or 0
         name = check_name(name)
         if self.train is None:
-            return known_task(name, self.folder, seed).named(name)
+            known = known_task(name, self.folder, seed).named(name)
+            return limited(known, most, most, most, seed)
         names = self.label_names
-        return load_task(
+        task = load_task(
             name,
             self.train,
             dev=self.dev,
@@ -115,3 +122,4 @@ class DataOptions:
             skip_bad=self.skip_bad,
             seed=seed,
         )
+        return limited(task, most, most, most, seed)

@@ -80,8 +80,9 @@ class Layout:
         real = torch.cat([group.real_by_head(heads) for group in groups])
         self.places = torch.cat(places).to(device)
         """Where each vector comes from among all tokens' heads: [places]."""
-        self.real = None if bool(real.all()) else real[:, None].to(device)
-        """Which places hold a token of their row: [places, 1]; None if all do."""
+        # As a number: torch multiplies by truth values several times more slowly.
+        self.real = None if bool(real.all()) else real[:, None].to(device, torch.float32)
+        """1 at places that hold a token of their row, else 0: [places, 1]; None if all do."""
         kept = real.nonzero().squeeze(-1).to(device)
         self.back = torch.empty(tokens * heads, dtype=torch.long, device=device)
         """Where each token's heads stand among the places: [tokens · heads]."""

@@ -30,12 +30,13 @@ from adapterbank.learn import data_digest
 from adapterbank.order import OF_ADAPTER, OF_METHOD, OF_RECIPE, OWN, SHORT
 from adapterbank.store.names import check_name
 from adapterbank.tasks.known import check_rows, is_known, known_task
+from adapterbank.tasks.limit import limited
 from adapterbank.tasks.load import load_task
 from adapterbank.tasks.sources import local_file
 from adapterbank.tasks.task import Task
 
 SPLITS = ("train", "dev", "test")
-READING = tuple(name for name in OF_DATA if name not in SPLITS)
+READING = tuple(name for name in OF_DATA if name not in (*SPLITS, "max_rows"))
 LEARNING = (
     *OF_METHOD, *OF_ADAPTER, *OF_RECIPE, *SHORT, *(name for name in OWN if name != "earlier"),
     "from_version", "even_if_worse",
@@ -56,6 +57,8 @@ class Arrival:
     """How to read them."""
     learning: dict[str, Any] = field(default_factory=dict)
     """How to learn it."""
+    max_rows: int = 0
+    """At most so many rows of each split; 0: all."""
     problem: str = ""
     """Why it cannot be a task, where that shows before it is read."""
 
@@ -68,7 +71,9 @@ class Arrival:
     @property
     def settings(self) -> dict[str, Any]:
         """Everything that was said of it, as plain JSON."""
-        said: dict[str, Any] = json.loads(json.dumps(self.reading | self.learning, default=str))
+        limit = {"max_rows": self.max_rows} if self.max_rows else {}
+        every = self.reading | self.learning | limit
+        said: dict[str, Any] = json.loads(json.dumps(every, default=str))
         return said
 
     def read(self) -> Task:
@@ -77,10 +82,12 @@ class Arrival:
             raise DataError(self.problem)
         seed = self.learning.get("seed") or 0
         if not self.sources:
-            return known_task(self.name, seed=seed).named(self.name)
-        dev, test = self.sources.get("dev"), self.sources.get("test")
-        train = self.sources["train"]
-        return load_task(self.name, train, dev=dev, test=test, seed=seed, **self.reading)
+            task = known_task(self.name, seed=seed).named(self.name)
+        else:
+            dev, test = self.sources.get("dev"), self.sources.get("test")
+            train = self.sources["train"]
+            task = load_task(self.name, train, dev=dev, test=test, seed=seed, **self.reading)
+        return limited(task, self.max_rows, self.max_rows, self.max_rows, seed)
 
     def digest(self) -> str:
         """Of its files' bytes, or of its rows where it has no files; empty if they can't be had."""
@@ -105,7 +112,7 @@ def read_list(path: Path, given: Mapping[str, Any]) -> list[Arrival]:
     defaults, tables = document.get("defaults", {}), document.get("task", [])
     if not isinstance(defaults, dict) or not isinstance(tables, list) or not tables:
         raise ConfigError(f"{path.name} lists no tasks.", "Give each a table: [[task]].")
-    _check_keys(defaults, (*READING, *LEARNING), f"{path.name}, [defaults]")
+    _check_keys(defaults, (*READING, *LEARNING, "max_rows"), f"{path.name}, [defaults]")
     arrivals = [
         _arrival(table, f"{path.name}, task {number}", path.parent, defaults, given)
         for number, table in enumerate(tables, 1)
@@ -139,7 +146,7 @@ def _arrival(
     except ConfigError as error:
         raise ConfigError(f"{where}: {error.message}", error.hint) from None
     where = f"{where} ({name})"
-    _check_keys(table, ("name", *SPLITS, *READING, *LEARNING), where)
+    _check_keys(table, ("name", *SPLITS, *READING, *LEARNING, "max_rows"), where)
     sources = {
         split: _source(table[split], split, home, where) for split in SPLITS if split in table
     }
@@ -161,7 +168,14 @@ def _arrival(
         sources,
         {key: said[key] for key in READING if key in said and sources},
         {key: said[key] for key in LEARNING if key in said},
+        _count(said.get("max_rows", 0), where),
     )
+
+
+def _count(value: Any, where: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ConfigError(f"{where}: max_rows is {value!r}.", "Give a number of rows.")
+    return value
 
 
 def _source(value: Any, split: str, home: Path, where: str) -> str:

@@ -88,7 +88,7 @@ class Folder:
             check_name(name)
         except ConfigError as error:
             problem = str(error)
-        return Arrival(path.name, name, sources, {}, self.given, problem)
+        return Arrival(path.name, name, sources, {}, self.given, problem=problem)
 
     def settled(self, arrival: Arrival) -> bool:
         """Whether its files are whole: unchanged for a while, and open in nobody's hands."""

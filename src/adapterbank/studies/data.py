@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 
+from adapterbank.learn import data_digest
 from adapterbank.studies.runs import Rows
 from adapterbank.tasks.known import known_task
-from adapterbank.tasks.task import Example, Task
+from adapterbank.tasks.limit import limited
+from adapterbank.tasks.task import Task
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=64)
 def load(rows: Rows) -> Task:
     """The same rows for every method and seed."""
-    task = known_task(rows.task)
-    return replace(
-        task,
-        train=_some(task.train, rows.train),
-        dev=_some(task.dev, rows.dev),
-        test=_some(task.test, rows.test),
-    )
+    return limited(known_task(rows.task), rows.train, rows.dev, rows.test)
 
 
-def _some(examples: Sequence[Example], most: int) -> Sequence[Example]:
-    """So many at random, in their order."""
-    if not most or len(examples) <= most:
-        return examples
-    return [examples[i] for i in sorted(random.Random(0).sample(range(len(examples)), most))]
+@lru_cache(maxsize=64)
+def digest_of(rows: Rows) -> str:
+    """Of all that is in them."""
+    return data_digest(load(rows))

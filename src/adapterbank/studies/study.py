@@ -28,10 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from adapterbank.errors import ConfigError
-from adapterbank.learn import data_digest
 from adapterbank.model.encoder import read_config
 from adapterbank.order import make_order
-from adapterbank.studies.data import load
+from adapterbank.studies.data import digest_of, load
 from adapterbank.studies.runs import Record, Rows, RunConfig, RunStore
 from adapterbank.tasks.metrics import LOWER_IS_BETTER
 from adapterbank.tasks.task import Task
@@ -88,7 +87,7 @@ class Study:
         task = load(rows)
         own = dict(settings)
         method = own.pop("method", "adapters")
-        common = (rows, data_digest(task), self.fingerprint, method)
+        common = (rows, digest_of(rows), self.fingerprint, method)
         if method in BASELINES:
             return RunConfig(*common)
         order = make_order(self.layers, method=method, **own)

@@ -27,12 +27,12 @@ def cut_rows(
     with the same text (in a span task: context) go together, and every label stays in train.
     """
     draw = random.Random(seed)
-    left = Counter(label for example in examples for label in _labels(example))
+    left = Counter(label for example in examples for label in labels_in(example))
     strata = _strata(examples, kind, left)
 
     def release(group: Group) -> bool:
         """Lets a group leave train if that takes no label's last row with it."""
-        counts = Counter(label for row in group for label in _labels(examples[row]))
+        counts = Counter(label for row in group for label in labels_in(examples[row]))
         if any(left[label] <= count for label, count in counts.items()):
             return False
         left.subtract(counts)
@@ -64,7 +64,7 @@ def _folded(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def _labels(example: Example) -> tuple[str, ...]:
+def labels_in(example: Example) -> tuple[str, ...]:
     """The classes of a row; a number is none."""
     if isinstance(example.label, tuple):
         return example.label
@@ -82,7 +82,7 @@ def _strata(examples: Sequence[Example], kind: Kind, counts: Counter[str]) -> li
         ]
     strata: dict[str, list[Group]] = defaultdict(list)
     for group in groups:
-        labels = {label for row in group for label in _labels(examples[row])}
+        labels = {label for row in group for label in labels_in(examples[row])}
         strata[min(labels, key=lambda label: (counts[label], label), default="")].append(group)
     return list(strata.values())
 
