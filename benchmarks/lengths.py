@@ -35,15 +35,11 @@ def lengths_of(task: str) -> list[int]:
 
 
 def batches_of(lengths: Sequence[int], count: int) -> dict[str, Batches]:
-    """`count` batches of each kind: random, grouped by length, and as AdapterBank makes them."""
-    from adapterbank.tasks.batches import paired
-
+    """`count` random batches, and `count` grouped by length, spread evenly over all lengths."""
     ordered = sorted(lengths)
     whole = [ordered[i : i + BATCH] for i in range(0, len(ordered) - BATCH + 1, BATCH)]
-    step = len(whole) / count  # grouped ones are spread evenly over all lengths
-    ours = paired(lengths, BATCH, random.Random(0))
+    step = len(whole) / count
     return {
         "random": [list(lengths[i * BATCH : (i + 1) * BATCH]) for i in range(count)],
         "grouped": [whole[int((i + 0.5) * step)] for i in range(count)],
-        "paired": [[lengths[row] for row in batch] for batch in ours[:count]],
     }

@@ -4,12 +4,11 @@
 
 Batches of 32 with the text lengths of SST-2 and of RTE (ADAPTERBANK_DATA names the folder that has
 them), dropout as the base has it, forward, backward, clipping and update. Every system runs in its
-own process and environment. They take turns batch by batch: peers with random batches, which is
-their default, and with batches grouped by length, which a user can switch on; AdapterBank with its
-own, pairs of lengths, and with those two. A batch's time
-is its shortest over the rounds: that leaves out what other programs on the machine took. Speeds are
-real tokens a second, divided by the mean length, since batches of one kind are not quite as long as
-those of another. Then one more program is kept busy beside a few steps of each. Writes
+own process and environment. They take turns batch by batch, each with random batches, which is
+everyone's default, and with batches grouped by length, which a user of the peers can switch on. A
+batch's time is its shortest over the rounds: that leaves out what other programs on the machine
+took. Speeds are real tokens a second, divided by the mean length, since batches of one kind are not
+quite as long as those of another. Then one more program is kept busy beside a step of each. Writes
 `results/training_speed_BASE.json` and the picture in `docs/`.
 """
 
@@ -80,12 +79,7 @@ def measure(base: Path, task: str, count: int, rounds: int) -> Figures:
         for name, method in PEERS.items():
             worker = Worker("padded", method, str(base), python=environment())
             workers[name] = stack.enter_context(worker)
-        best = {
-            (system, kind): [float("inf")] * count
-            for system in workers
-            for kind in kinds
-            if system == OURS or kind != "paired"
-        }
+        best = {(system, kind): [float("inf")] * count for system in workers for kind in kinds}
         limit = 0.0
         for turn in range(rounds + 1):
             print(f"{TASKS[task]}: round {turn} of {rounds}", file=sys.stderr)
@@ -161,8 +155,8 @@ def needed_gflop(shape: tuple[int, int, int], lengths: list[int]) -> float:
 
 
 def ratios(figures: Figures) -> Figures:
-    """How many times as fast we are, with our own batches."""
-    ours = figures[f"{OURS}, paired"]
+    """How many times as fast we are with our default, random batches."""
+    ours = figures[f"{OURS}, random"]
     against = {
         f"against {name}, {kind} batches": ours / figures[f"{name}, {kind}"]
         for name in PEERS
@@ -194,7 +188,7 @@ def draw(found: dict[str, Figures]) -> None:
         names = [
             name
             for name in figures
-            if name.startswith((OURS, *PEERS)) and name.endswith(("random", "grouped", "paired"))
+            if name.startswith((OURS, *PEERS)) and name.endswith(("random", "grouped"))
         ]
         speeds = [figures[name] for name in names]
         colours = ["#0072b2" if name.startswith(OURS) else "#999999" for name in names]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import random
-from statistics import fmean, pstdev
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapterbank.tasks.batches import length_grouped, paired, shuffled
+from adapterbank.tasks.batches import length_grouped, shuffled
 
 
 @settings(max_examples=50, deadline=None)
 @given(lengths=st.lists(st.integers(1, 99), min_size=1, max_size=300), size=st.integers(1, 40))
 def test_every_row_once(lengths: list[int], size: int) -> None:
-    for make in (shuffled, paired, length_grouped):
+    for make in (shuffled, length_grouped):
         batches = make(lengths, size, random.Random(0))
         assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
         assert all(1 <= len(batch) <= size for batch in batches)
@@ -33,23 +32,7 @@ def test_grouping_saves_most_of_the_padding() -> None:
     assert padded(shuffled(lengths, 32, draw)) > 2 * real
 
 
-def test_pairs_hold_two_lengths_and_weigh_about_the_same() -> None:
-    draw = random.Random(0)
-    lengths = [round(16 * draw.lognormvariate(0, 0.6)) + 1 for _ in range(3200)]
-    batches = paired(lengths, 32, draw)
-    for batch in batches:
-        for half in (batch[:16], batch[16:]):
-            found = sorted(lengths[row] for row in half)
-            assert found[-2] - found[0] <= 0.35 * found[-1] + 1  # the longest text stands apart
-
-    def spread(batches: list[list[int]]) -> float:
-        weights = [sum(lengths[row] for row in batch) for batch in batches]
-        return pstdev(weights) / fmean(weights)
-
-    assert spread(batches) < 0.75 * spread(length_grouped(lengths, 32, draw))
-
-
 def test_epochs_differ() -> None:
     draw = random.Random(0)
-    for make in (shuffled, paired, length_grouped):
+    for make in (shuffled, length_grouped):
         assert make([3, 4] * 25, 8, draw) != make([3, 4] * 25, 8, draw)

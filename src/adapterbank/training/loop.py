@@ -24,7 +24,7 @@ from torch import Tensor
 from adapterbank.errors import TrainingDiverged
 from adapterbank.model.dropout import cheap_dropout
 from adapterbank.model.task_model import TaskModel
-from adapterbank.tasks.batches import cut, length_grouped, paired, shuffled
+from adapterbank.tasks.batches import cut, length_grouped, shuffled
 from adapterbank.tasks.metrics import LOWER_IS_BETTER
 from adapterbank.training.optimizer import make_optimizer, set_rate
 from adapterbank.training.recipe import Recipe
@@ -160,9 +160,7 @@ class Run:
     def batches(self, epoch: int) -> list[list[int]]:
         """The rows of each batch of an epoch (from 0)."""
         draw = random.Random(f"{self.recipe.seed} {epoch}")
-        batches = shuffled
-        if self.recipe.by_length:
-            batches = paired if self.model.sites.packs else length_grouped
+        batches = shuffled if self.model.sites.packs else length_grouped
         return batches(self.rows.encoded.lengths.tolist(), self.recipe.batch_size, draw)
 
     @contextmanager

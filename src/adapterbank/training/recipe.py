@@ -49,8 +49,6 @@ class Recipe:
     """Stop after so many steps, in the middle of an epoch if need be; 0: all of them."""
     batch_size: int = 32
     """Rows a step (section 3.1)."""
-    by_length: bool = True
-    """Put batches together from rows of about one length, which is quicker; else at random."""
     accumulate: int = 1
     """Pieces that a batch is computed in, one after the other: less memory, the same step."""
     max_length: int = 128
@@ -107,7 +105,6 @@ def _paper(method: MethodName) -> Recipe:
     return Recipe(
         PAPER_LEARNING_RATES[method],
         epochs=20,
-        by_length=False,
         bias_correction=False,
         scale_targets=False,
     )
