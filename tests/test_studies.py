@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from adapterbank.compute.protocol import Event, Work
 from adapterbank.errors import ComputeError, ConfigError
+from adapterbank.order import DEFAULT_SIZE
 from adapterbank.studies.data import load
 from adapterbank.studies.run import run_study
 from adapterbank.studies.runs import Rows, RunConfig, RunStore
 from adapterbank.studies.study import Study, read_study
 from adapterbank.studies.table import markdown, table_of
+from adapterbank.studies.work import work
+from adapterbank.training import recipe as recipes
 from in_process import InProcess
 from tiny import save_base
 
@@ -145,10 +148,29 @@ def test_the_recipes_own_numbers_are_part_of_a_run(done, monkeypatch) -> None:
     """When the default changes, a study that leaves a number to it runs anew."""
     rows, settings = done.rows[0], {"size": 4}
     before = done.config(rows, settings, 0)
-    monkeypatch.setitem(
-        __import__("adapterbank.training.recipe", fromlist=["x"]).LEARNING_RATES, "adapters", 0.5
-    )
+    monkeypatch.setitem(recipes.LEARNING_RATES, "adapters", 0.5)
     assert done.config(rows, settings, 0).digest != before.digest
+
+
+def test_a_default_that_is_spelt_out_is_the_same_run(done) -> None:
+    rows = done.rows[0]
+    plain = done.config(rows, {}, 0)
+    assert done.config(rows, {"size": DEFAULT_SIZE, "activation": "gelu_tanh"}, 0) == plain
+    assert done.config(rows, {"method": "full", "size": 4}, 0) == done.config(
+        rows, {"method": "full"}, 0
+    )
+    assert done.config(rows, {"first_layer": 1}, 0) != plain
+
+
+def test_a_run_on_some_layers(done) -> None:
+    """What JSON makes of a tuple is read back."""
+    config = done.config(done.rows[0], {"first_layer": 2, "size": 2, "epochs": 1}, 0)
+    arguments = {"config": asdict(config), "base": done.base, "runs": str(done.store.folder)}
+    record = work(json.loads(json.dumps(arguments)), lambda _: None)
+    whole = done.config(done.rows[0], {"size": 2, "epochs": 1}, 0)
+    assert config.settings["layers"] == (2, 3)
+    assert record["trained_parameters"] > 0
+    assert config.digest != whole.digest
 
 
 def test_rows_are_cut_the_same_way_every_time() -> None:
@@ -223,6 +245,7 @@ def test_a_record_is_kept_whole_or_not_at_all(tmp_path, monkeypatch) -> None:
     with pytest.raises(OSError, match="No space"):
         store.put(config, {"dev": {}})
     assert store.get(config) is None
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_damaged_record_is_said_with_its_way_out(tmp_path) -> None:
@@ -235,13 +258,7 @@ def test_a_damaged_record_is_said_with_its_way_out(tmp_path) -> None:
 
 def test_another_base_is_not_taken_for_the_studys(done) -> None:
     config = replace(done.needed()[0], base="0" * 64)
-    arguments = {
-        "config": json.loads(json.dumps(config, default=vars)),
-        "base": done.base,
-        "runs": str(done.store.folder),
-    }
-    from adapterbank.studies.work import work
-
+    arguments = {"config": asdict(config), "base": done.base, "runs": str(done.store.folder)}
     with pytest.raises(ConfigError, match="The base"):
         work(arguments, lambda _: None)
 

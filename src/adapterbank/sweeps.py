@@ -11,14 +11,14 @@ was under way goes on from its checkpoint.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adapterbank.compute.every import run_every
 from adapterbank.compute.protocol import Compute, Event, Work
-from adapterbank.errors import ComputeError
+from adapterbank.compute.records import write_record
 from adapterbank.tasks.task import Task
 from adapterbank.tasks.task_file import read_task, write_task
 from adapterbank.training.sweep import Candidate, Trial, rank
@@ -83,16 +83,9 @@ class Sweep:
             )
             for trial in waiting.values()
         ]
-        failed: list[str] = []
-        for event in compute.run(works):
+        names = {id: str(trial) for id, trial in waiting.items()}
+        for event in run_every(compute, works, names, "trials"):
             yield waiting[event.id], event
-            if event.kind == "failed":
-                failed.append(f"{waiting[event.id]}: {event.payload['message']}")
-        if failed:
-            raise ComputeError(
-                f"{len(failed)} of {len(works)} trials failed; the first is {failed[0]}",
-                "The others are kept: run the same sweep again to try these once more.",
-            )
 
     def winner(self, metric: str) -> list[Candidate]:
         """All candidates, the winner first."""
@@ -120,7 +113,7 @@ def work(arguments: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> d
             emit({"epoch": event.epoch, "epochs": event.epochs, "dev": event.dev})
         elif isinstance(event, Learnt):
             write_package(package, event.manifest, event.tensors, replace=package.exists())
-            _write(record, _record(arguments, event))
+            write_record(record, _record(arguments, event))
     found: dict[str, Any] = json.loads(record.read_text("utf-8"))
     return found
 
@@ -136,9 +129,3 @@ def _record(arguments: dict[str, Any], learnt: Learnt) -> dict[str, Any]:
         "software": manifest.software,
         "seconds": learnt.seconds,
     }
-
-
-def _write(path: Path, record: dict[str, Any]) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    partial.replace(path)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 
+from adapterbank.compute.every import run_every
 from adapterbank.compute.protocol import Compute, Event, Work
-from adapterbank.errors import ComputeError
 from adapterbank.studies.runs import RunConfig
 from adapterbank.studies.study import Study
 
@@ -30,16 +30,9 @@ def run_study(study: Study, compute: Compute) -> Iterator[tuple[RunConfig, Event
             )
             for digest, config in missing.items()
         ]
-        failed: list[str] = []
-        for event in compute.run(works):
+        names = {digest: describe(config) for digest, config in missing.items()}
+        for event in run_every(compute, works, names, "runs"):
             yield missing[event.id], event
-            if event.kind == "failed":
-                failed.append(f"{describe(missing[event.id])}: {event.payload['message']}")
-        if failed:
-            raise ComputeError(
-                f"{len(failed)} of {len(works)} runs failed; the first is {failed[0]}",
-                "The others are kept: run the study again to try these once more.",
-            )
 
 
 def describe(config: RunConfig) -> str:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from adapterbank.compute.records import write_record
 from adapterbank.errors import ConfigError
 
 Record = dict[str, Any]
@@ -38,7 +38,7 @@ class RunConfig:
     """Fingerprint of the base."""
     method: str
     settings: dict[str, Any] = field(default_factory=dict)
-    """Of the method and its adapters, those that were given."""
+    """Every one of the method and its adapters."""
     recipe: dict[str, Any] = field(default_factory=dict)
     """Every number of it, the seed apart; none of a baseline."""
     seed: int = 0
@@ -77,10 +77,4 @@ class RunStore:
     def put(self, config: RunConfig, record: Record) -> None:
         """Keep a record: all of it, or nothing."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.path(config)
-        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-        partial.write_text(
-            json.dumps({"config": asdict(config), **record}, indent=1, ensure_ascii=False) + "\n",
-            "utf-8",
-        )
-        partial.replace(path)
+        write_record(self.path(config), {"config": asdict(config), **record})

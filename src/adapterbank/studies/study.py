@@ -20,8 +20,8 @@ runs with the other seeds. With `choose = false` every setting runs with every s
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -29,6 +29,7 @@ from typing import Any
 
 from adapterbank.errors import ConfigError
 from adapterbank.model.encoder import read_config
+from adapterbank.model.methods import Method
 from adapterbank.order import make_order
 from adapterbank.studies.data import digest_of, load
 from adapterbank.studies.runs import Record, Rows, RunConfig, RunStore
@@ -93,8 +94,7 @@ class Study:
         order = make_order(self.layers, method=method, **own)
         recipe = order.recipe_for(task).as_dict()
         del recipe["seed"]
-        given = {name: each for name, each in own.items() if name not in (*recipe, "recipe")}
-        return RunConfig(*common, given, recipe, seed)
+        return RunConfig(*common, _settings(order.method), recipe, seed)
 
     def runs(self, rows: Rows, arm: Arm) -> list[RunConfig]:
         """All that is known to be needed of an arm on a task: more once its setting is chosen."""
@@ -192,7 +192,14 @@ def _arm(path: Path, found: dict[str, Any]) -> Arm:
     return Arm(found["name"], fixed, grid)
 
 
-def _unique(configs: Any) -> list[RunConfig]:
+def _settings(method: Method) -> dict[str, Any]:
+    """Every setting that the method goes by, the defaults too."""
+    if method.name == "adapters":
+        return asdict(method.adapter)
+    return {"top_k": method.top_k} if method.name == "top-k" else {}
+
+
+def _unique(configs: Iterable[RunConfig]) -> list[RunConfig]:
     return list({config.digest: config for config in configs}.values())
 
 

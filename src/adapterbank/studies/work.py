@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from adapterbank.errors import ConfigError
 from adapterbank.studies.data import load
@@ -41,18 +41,17 @@ def work(arguments: dict[str, Any], emit: Emit) -> Record:
 
 def _train(config: RunConfig, encoder: Encoder, runs: Path, emit: Emit) -> Record:
     from adapterbank.learn import Learnt, learn
-    from adapterbank.order import make_order
+    from adapterbank.model.config import AdapterConfig
+    from adapterbank.model.methods import Method, MethodName
+    from adapterbank.order import Order
     from adapterbank.training.loop import Epoch, Step
 
     task = load(config.rows)
-    order = make_order(
-        encoder.layers,
-        method=config.method,
-        **config.settings,
-        **config.recipe,
-        seed=config.seed,
-        baselines=False,
-    )
+    if config.method == "adapters":
+        method = Method("adapters", AdapterConfig(**config.settings))
+    else:
+        method = Method(cast(MethodName, config.method), **config.settings)
+    order = Order(method, settings={**config.recipe, "seed": config.seed}, baselines=False)
     curve: list[float] = []
     record: Record = {}
     for event in learn(encoder, task, order, runs=runs, resume=True):
@@ -77,13 +76,18 @@ def _train(config: RunConfig, encoder: Encoder, runs: Path, emit: Emit) -> Recor
 
 
 def _baseline(config: RunConfig, encoder: Encoder) -> Record:
-    from adapterbank.training.baselines import baselines_of
+    from adapterbank.training.baselines import frozen_baseline, ngram_baseline
+    from adapterbank.training.recipe import make_recipe
     from adapterbank.training.rows import prepare
     from adapterbank.verify import software
 
     task = load(config.rows)
-    splits = [prepare(encoder, task, rows, 128) for rows in (task.train, task.dev, task.test)]
-    found = next(b for b in baselines_of(encoder, task, *splits) if b.name == config.method)
+    if config.method == "n-grams":
+        found = ngram_baseline(task)
+    else:
+        length = make_recipe("default", "head", len(task.train), task.kind).max_length
+        splits = (prepare(encoder, task, r, length) for r in (task.train, task.dev, task.test))
+        found = frozen_baseline(encoder, task, *splits)
     return {
         "metric": task.metric,
         "dev": found.dev,
