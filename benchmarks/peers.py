@@ -49,12 +49,12 @@ class Worker:
             env=environment,
         )
 
-    def run(self, lengths: list[int]) -> float:
-        """Seconds of a step on rows of these lengths."""
+    def run(self, request: object) -> float:
+        """Seconds of a step on what is asked for: rows of these lengths, for one."""
         pipe_in, pipe_out = self.process.stdin, self.process.stdout
         assert pipe_in is not None
         assert pipe_out is not None
-        print(json.dumps(lengths), file=pipe_in, flush=True)
+        print(json.dumps(request), file=pipe_in, flush=True)
         line = pipe_out.readline()
         if not line:
             raise RuntimeError(f"the worker ended: {self.process.args!r}")

@@ -5,10 +5,11 @@
 Batches of 32 with the text lengths of SST-2 and of RTE (ADAPTERBANK_DATA names the folder that has
 them), dropout as the base has it, forward, backward, clipping and update. Every system runs in its
 own process and environment. They take turns batch by batch, each with random batches, which is
-everyone's default, and with batches grouped by length, which a user of the peers can switch on. A
-batch's time is its shortest over the rounds: that leaves out what other programs on the machine
-took. Speeds are real tokens a second, divided by the mean length, since batches of one kind are not
-quite as long as those of another. Then one more program is kept busy beside a step of each. Writes
+everyone's default,
+and with batches grouped by length, which a user of the peers can switch on. A batch's time is its
+shortest over the rounds: that leaves out what other programs on the machine took. Speeds are real
+tokens a second, divided by the mean length, since batches of one kind are not quite as long as
+those of another. Then one more program is kept busy beside a step of each. Writes
 `results/training_speed_BASE.json` and the picture in `docs/`.
 """
 
@@ -29,6 +30,7 @@ from lengths import batches_of, lengths_of
 from peers import Worker, environment
 
 SIZE = 64
+KINDS = ("random", "grouped")
 TASKS = {"sst2": "SST-2", "rte": "RTE"}
 OURS, FULL, ADAPTERS, LORA = "adapterbank", "full fine-tuning", "adapters 1.3.0", "peft, LoRA"
 PEERS = {ADAPTERS: "adapters", LORA: "lora", FULL: "full"}
@@ -79,17 +81,21 @@ def measure(base: Path, task: str, count: int, rounds: int) -> Figures:
         for name, method in PEERS.items():
             worker = Worker("padded", method, str(base), python=environment())
             workers[name] = stack.enter_context(worker)
+        peaks = {
+            f"peak GB, {system}, {kind}": peak_of(worker, batches)
+            for system, worker in workers.items()
+            for kind, batches in kinds.items()  # a process keeps its memory: random ones come first
+        }
         best = {(system, kind): [float("inf")] * count for system in workers for kind in kinds}
         limit = 0.0
-        for turn in range(rounds + 1):
-            print(f"{TASKS[task]}: round {turn} of {rounds}", file=sys.stderr)
+        for turn in range(rounds):
+            print(f"{TASKS[task]}: round {turn + 1} of {rounds}", file=sys.stderr)
             limit = max(limit, sgemm_limit())
             for i in range(count):
                 for (system, kind), times in best.items():
-                    seconds = workers[system].run(kinds[kind][i])
-                    if turn:  # the first turn warms up
-                        times[i] = min(times[i], seconds)
-        peaks = {name: worker.peak for name, worker in workers.items()}
+                    # Twice: after the others' turns the first one finds its caches cold.
+                    again = [workers[system].run(kinds[kind][i]) for _ in range(2)]
+                    times[i] = min(times[i], *again)
         beside = beside_a_busy_program(workers, kinds["random"]) if task == "sst2" else {}
     speeds = {
         f"{system}, {kind}": sum(map(sum, kinds[kind])) / sum(times) / mean
@@ -107,10 +113,17 @@ def measure(base: Path, task: str, count: int, rounds: int) -> Figures:
         "mean tokens": mean,
         "sgemm GFLOPS": limit,
         **shares,
-        **{f"peak GB, {name}": peak for name, peak in peaks.items()},
+        **peaks,
         **{f"beside a busy program, {name}": speed for name, speed in beside.items()},
     }
     return {name: round(value, 3) for name, value in figures.items()}
+
+
+def peak_of(worker: Worker, batches: list[list[int]]) -> float:
+    """The most memory that a worker has held after these batches, GB."""
+    for batch in batches:
+        worker.run(batch)
+    return worker.peak
 
 
 def beside_a_busy_program(workers: dict[str, Worker], batches: list[list[int]]) -> Figures:
@@ -155,15 +168,25 @@ def needed_gflop(shape: tuple[int, int, int], lengths: list[int]) -> float:
 
 
 def ratios(figures: Figures) -> Figures:
-    """How many times as fast we are with our default, random batches."""
-    ours = figures[f"{OURS}, random"]
+    """How many times as fast we are, and how much of the memory we need."""
+
+    def ours_to(name: str, ours: str, theirs: str) -> float:
+        return figures[f"{OURS}, {ours}"] / figures[f"{name}, {theirs}"]
+
     against = {
-        f"against {name}, {kind} batches": ours / figures[f"{name}, {kind}"]
+        f"against {name}, {kind} batches": ours_to(name, kind, kind)
         for name in PEERS
-        for kind in ("random", "grouped")
+        for kind in KINDS
     }
-    memory = figures[f"peak GB, {OURS}"] / figures[f"peak GB, {FULL}"]
-    return {**against, "peak memory to full fine-tuning's": memory}
+    default = {
+        f"our random against {name}, grouped": ours_to(name, "random", "grouped") for name in PEERS
+    }
+    memory = {
+        f"memory to full fine-tuning's, {kind}": figures[f"peak GB, {OURS}, {kind}"]
+        / figures[f"peak GB, {FULL}, {kind}"]
+        for kind in KINDS
+    }
+    return {**against, **default, **memory}
 
 
 def show(found: dict[str, Figures]) -> None:

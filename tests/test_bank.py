@@ -231,7 +231,7 @@ def test_a_base_whose_folder_has_changed_is_refused_at_first_use(tmp_path) -> No
     bank.learn("mood", ROWS, **QUICK)
     save_base(folder, model=tiny("bert", seed=1))
     with pytest.raises(WrongBase):
-        Bank.open(tmp_path / "bank").predict("mood", TEXTS)
+        Bank.open(tmp_path / "bank").verify()
 
 
 def test_a_missing_base_is_said_so_and_can_be_named_anew(tmp_path) -> None:
@@ -241,9 +241,18 @@ def test_a_missing_base_is_said_so_and_can_be_named_anew(tmp_path) -> None:
     bank = Bank.open(tmp_path / "bank")
     assert [str(info) for info in bank.tasks()] == ["mood@1"]  # looking needs no base
     with pytest.raises(BaseNotFound, match="is not a folder"):
-        bank.predict("mood", TEXTS)
+        bank.verify()
     moved = Bank.open(tmp_path / "bank", str(tmp_path / "moved"))
-    assert moved.predict("mood", TEXTS)
+    assert moved.verify()[0].ok
+
+
+def test_answers_need_no_base_once_it_was_exported(tmp_path) -> None:
+    folder = save_base(tmp_path / "base", model=tiny("bert", seed=2))
+    bank = Bank.open(tmp_path / "bank", str(folder))
+    bank.learn("mood", ROWS, **QUICK)
+    before = bank.predict("mood", TEXTS)
+    folder.rename(tmp_path / "moved")
+    assert Bank.open(tmp_path / "bank").predict("mood", TEXTS) == before
 
 
 def test_what_is_published_is_served_at_once_and_what_is_removed_never(bank) -> None:

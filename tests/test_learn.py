@@ -14,7 +14,7 @@ from adapterbank.model.methods import Method
 from adapterbank.order import Earlier, Order, make_order
 from adapterbank.serving.predictor import Predictor
 from adapterbank.store.manifest import BaseRecord
-from adapterbank.store.package import Package
+from adapterbank.store.package import Package, as_arrays
 from adapterbank.store.store import Store
 from adapterbank.tasks.report import DataReport
 from adapterbank.tasks.task import Answer, Example, Task
@@ -159,7 +159,7 @@ def test_a_package_fits_its_own_base_alone(encoder, tmp_path) -> None:
     model = tiny("bert", seed=1)
     other = load_encoder(str(save_base(tmp_path, model=model)), pooling="mean")
     with pytest.raises(WrongBase, match=r"'toy' was learnt on .* A package fits its own base"):
-        Predictor(other, Package(last.manifest, last.tensors))
+        Predictor(other, Package(last.manifest, as_arrays(last.tensors)))
 
 
 # --- going on from an earlier version
@@ -167,7 +167,7 @@ def test_a_package_fits_its_own_base_alone(encoder, tmp_path) -> None:
 
 def earlier_of(encoder, task=TASK, **changes) -> Earlier:
     last = learnt(encoder, task, Order(settings={**SETTINGS, **changes}, baselines=False))
-    return Earlier("toy@1", Package(last.manifest, last.tensors))
+    return Earlier("toy@1", Package(last.manifest, as_arrays(last.tensors)))
 
 
 def test_going_on_starts_where_the_earlier_version_ended(encoder) -> None:

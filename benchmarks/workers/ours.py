@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import torch
-from protocol import serve
+from protocol import serve, token_rows
 
 from adapterbank.model.config import AdapterConfig
 from adapterbank.model.encoder import load_encoder
@@ -23,8 +23,9 @@ rows = Rows((), Encoded.of([[0]], [[0]]), torch.tensor([0]))
 run = Run(model, rows, Recipe(1e-5, epochs=1_000_000), score=dict, metric="accuracy")
 
 
-def prepare(rows: list[list[int]]) -> list[int]:
+def prepare(lengths: list[int]) -> list[int]:
     """The batch is all the rows there are."""
+    rows = token_rows(lengths)
     types = [[0] * len(row) for row in rows]
     run.rows = Rows((), Encoded.of(rows, types), torch.arange(len(rows)) % 2)
     return list(range(len(rows)))

@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 import torch
-from protocol import serve
+from protocol import serve, token_rows
 
 SIZE, RANK = 64, 16
 
@@ -45,8 +45,9 @@ parameters = [p for p in model.parameters() if p.requires_grad]
 optimizer = torch.optim.AdamW(parameters, lr=1e-5)
 
 
-def prepare(rows: list[list[int]]) -> Any:
+def prepare(lengths: list[int]) -> Any:
     """A batch padded to its longest row."""
+    rows = token_rows(lengths)
     longest = max(len(row) for row in rows)
     ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
     return {

@@ -1,8 +1,8 @@
 """How a benchmark talks to a worker in another environment: JSON lines over pipes.
 
 A worker imports this file and nothing else of ours, so it runs beside any set of packages. A
-request is the lengths of one batch's rows, `[length, ...]`; the answer has its seconds and the most
-memory that the process has held so far.
+request is what `prepare` takes, the lengths of one batch's rows for one; the answer has the seconds
+and the most memory that the process has held so far.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def token_rows(lengths: list[int]) -> list[list[int]]:
     return [[draw.randrange(*VOCABULARY) for _ in range(length)] for length in lengths]
 
 
-def serve(prepare: Callable[[list[list[int]]], Any], step: Callable[[Any], object]) -> None:
+def serve(prepare: Callable[[Any], Any], step: Callable[[Any], object]) -> None:
     """Answer requests until the pipe closes. `prepare` makes a batch and is not timed."""
     answers, sys.stdout = sys.stdout, sys.stderr  # libraries print; the answers stay clean
     for line in sys.stdin:
-        batch = prepare(token_rows(json.loads(line)))
+        batch = prepare(json.loads(line))
         began = time.perf_counter()
         step(batch)
         seconds = time.perf_counter() - began

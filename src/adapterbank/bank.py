@@ -18,13 +18,15 @@ from adapterbank.learn import Event, Learnt, learn, publish
 from adapterbank.model.encoder import Encoder, load_encoder
 from adapterbank.model.wheel import MINILM
 from adapterbank.order import Earlier, Order, make_order
-from adapterbank.serving.predictor import Predictor, embed
+from adapterbank.serving.engine import MEMORY, Engine, open_engine
+from adapterbank.serving.one_task import export_onnx
+from adapterbank.serving.which_task import Route, Router
 from adapterbank.store.adapterhub import BaseFacts, export_adapterhub, import_adapterhub
 from adapterbank.store.archive import read_archive, write_archive
 from adapterbank.store.manifest import BaseRecord
 from adapterbank.store.mount import mount
 from adapterbank.store.names import check_name
-from adapterbank.store.package import Package, Packed, pack, read_package, write_package
+from adapterbank.store.package import Package, Packed, as_arrays, pack, read_package, write_package
 from adapterbank.store.store import Entry, Store, TaskInfo
 from adapterbank.tasks.limit import limited
 from adapterbank.tasks.load import load_task
@@ -38,15 +40,23 @@ OF_DATA = (
     "dev", "test", "kind", "text_column", "pair_column", "label_column", "label_names", "encoding",
     "metric", "skip_bad", "max_rows",
 )  # fmt: skip
-ExportFormat = Literal["adapterbank", "adapterhub"]
+ExportFormat = Literal["adapterbank", "adapterhub", "onnx"]
 
 
 class Bank:
     """Tasks on one frozen base. Safe to use from several threads: one at a time has the base."""
 
-    def __init__(self, store: Store, encoder: Encoder | None = None, device: str = "auto") -> None:
+    def __init__(
+        self,
+        store: Store,
+        encoder: Encoder | None = None,
+        device: str = "auto",
+        memory: int = MEMORY,
+    ) -> None:
         self.store = store
-        self._encoder, self._device = encoder, device
+        self._encoder, self._device, self._memory = encoder, device, memory
+        self._engine: Engine | None = None
+        self._router: Router | None = None
         self._lock = threading.RLock()
 
     @classmethod
@@ -57,28 +67,30 @@ class Bank:
         *,
         device: str = "auto",
         create: bool = True,
+        memory: int = MEMORY,
     ) -> Bank:
         """The bank at a folder or URL; made if it is missing, on `minilm` unless told otherwise.
 
         The base itself is loaded when it is first needed. One that is named is loaded and compared
-        at once.
+        at once. `memory` is the room for the tasks that answer, in bytes.
         """
         try:
             store = Store.open(url)
         except BankNotFound:
             if not create:
                 raise
-            return cls.create(url, load_encoder(base or MINILM, device=device))
+            encoder = load_encoder(base or MINILM, device=device)
+            return cls(Store.create(url, base_record(encoder)), encoder, device, memory)
         if base is None:
-            return cls(store, None, device)
+            return cls(store, None, device, memory)
         encoder = load_encoder(base, device=device)
-        store.check_base(_base_record(encoder))
-        return cls(store, encoder, device)
+        store.check_base(base_record(encoder))
+        return cls(store, encoder, device, memory)
 
     @classmethod
     def create(cls, url: str | Path, encoder: Encoder) -> Bank:
         """A new bank on a base that is loaded."""
-        return cls(Store.create(url, _base_record(encoder)), encoder)
+        return cls(Store.create(url, base_record(encoder)), encoder)
 
     @property
     def encoder(self) -> Encoder:
@@ -86,7 +98,7 @@ class Bank:
         with self._lock:
             if self._encoder is None:
                 encoder = load_encoder(self.store.base.name, device=self._device)
-                self.store.check_base(_base_record(encoder))
+                self.store.check_base(base_record(encoder))
                 self._encoder = encoder
             return self._encoder
 
@@ -151,34 +163,42 @@ class Bank:
     def predict(self, task: str, inputs: Sequence[Any]) -> list[Prediction]:
         """Answers of `task` or `task@3`, one an input. An input that cannot be read has its error
         in its place."""
-        package = self.store.load(self.store.find(task))
-        with self._lock, Predictor(self.encoder, package) as predictor:
-            return predictor.answer(inputs)
+        with self.engine.using(task) as using:
+            return using.answer(inputs)
 
     def predict_mixed(self, inputs: Sequence[tuple[str | None, Any]]) -> list[Prediction]:
-        """Answers for inputs of any tasks in any order. None for a task gives the embedding of the
-        bare encoder."""
-        found: dict[int, Prediction] = {}
-        for task in dict.fromkeys(task for task, _ in inputs):
-            rows = [i for i, (each, _) in enumerate(inputs) if each == task]
-            asked = [inputs[i][1] for i in rows]
-            found |= zip(rows, self._answers(task, asked), strict=True)
-        return [found[i] for i in range(len(inputs))]
-
-    def _answers(self, task: str | None, inputs: Sequence[Any]) -> list[Prediction]:
-        try:
-            if task is not None:
-                return self.predict(task, inputs)
-            with self._lock:
-                return embed(self.encoder, inputs)
-        except AdapterBankError as error:
-            return [Prediction(error=error) for _ in inputs]
+        """Answers for inputs of any tasks in any order, in one pass. None for a task gives the
+        embedding of the bare encoder."""
+        return self.engine.answer(inputs)
 
     def predict_all(self, text: Any, tasks: Iterable[str] | None = None) -> dict[str, Prediction]:
         """What every task says of one input, or those named."""
         names = list(self.store.tasks() if tasks is None else tasks)
-        answers = self.predict_mixed([(name, text) for name in names])
-        return dict(zip(names, answers, strict=True))
+        return dict(zip(names, self.engine.answer([(name, text) for name in names]), strict=True))
+
+    def route(self, text: Any, tasks: Iterable[str] | None = None, most: int = 3) -> list[Route]:
+        """The tasks that an input is likely meant for, the likeliest first; none if it is like no
+        task's own texts."""
+        with self._lock:
+            self._router = self._router or Router(self.engine)
+        (found,) = self._router.route([text], tasks, most)
+        if isinstance(found, AdapterBankError):
+            raise found
+        return found
+
+    @property
+    def engine(self) -> Engine:
+        """What answers: every task on one copy of the base."""
+        with self._lock:
+            if self._engine is None:
+                self._engine = open_engine(
+                    self.store,
+                    lambda: self.encoder,
+                    device=self._device,
+                    lock=self._lock,
+                    memory=self._memory,
+                )
+            return self._engine
 
     # --- looking
 
@@ -215,10 +235,14 @@ class Bank:
         *,
         layer_norms_beside: bool = False,
     ) -> list[str]:
-        """Write a task to a folder or a .tar.gz. Returns notes on what could not cross."""
+        """Write a task to a folder or a .tar.gz, or with its base to one .onnx file. Returns notes
+        on what could not cross."""
         path = Path(path)
         entry = self.store.find(reference)
         package = self.store.load(entry)
+        if form == "onnx":
+            with self._lock:
+                return export_onnx(self.encoder, package, path)
         if form == "adapterhub":
             return export_adapterhub(
                 package,
@@ -258,7 +282,7 @@ class Bank:
     def _from_adapterhub(self, folder: Path, task: str, pair: bool) -> tuple[Packed, list[str]]:
         manifest, tensors, notes = import_adapterhub(folder, self._facts(), task=task, pair=pair)
         with self._lock:
-            made = Package(manifest, tensors)
+            made = Package(manifest, as_arrays(tensors))
             with mount(self.encoder, made) as model:
                 probes = take_probes(self.encoder, model)
             manifest = replace(manifest, probes=probes, software=software(self.encoder))
@@ -296,7 +320,7 @@ def _name_of(path: Path) -> str:
         ) from error
 
 
-def _base_record(encoder: Encoder) -> BaseRecord:
+def base_record(encoder: Encoder) -> BaseRecord:
     """A folder is known by its full path, so that the bank can be used from anywhere."""
     place = Path(encoder.name).expanduser()
     name = str(place.resolve()) if place.is_dir() else encoder.name

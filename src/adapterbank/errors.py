@@ -15,6 +15,7 @@
     │   └── WrongBase            a base other than the one that everything in the bank fits
     ├── PackageError           a package that is missing, damaged, or not of this base
     ├── DataError              labelled text that cannot be read
+    ├── Busy                   more is waiting than can be answered in time
     ├── TrainingDiverged       a loss that is no number any more
     ├── CheckpointError        the state of a run that cannot be written or read
     └── ComputeError           trials or jobs that failed where they ran
@@ -91,6 +92,10 @@ class PackageError(AdapterBankError):
 
 class DataError(AdapterBankError):
     """Labelled text that cannot be read."""
+
+
+class Busy(AdapterBankError):
+    """More is waiting than can be answered in time."""
 
 
 class TrainingDiverged(AdapterBankError):

@@ -37,6 +37,7 @@ from adapterbank.store.manifest import (
 )
 from adapterbank.store.mount import method_of, mount
 from adapterbank.store.record import now_text
+from adapterbank.store.statistics import write_statistics
 from adapterbank.store.store import Entry, Store
 from adapterbank.tasks.batches import full_lengths
 from adapterbank.tasks.metrics import LOWER_IS_BETTER
@@ -61,6 +62,7 @@ from adapterbank.training.pace import Pace, fit_to_time, measure_pace
 from adapterbank.training.recipe import Recipe
 from adapterbank.training.rows import Rows, prepare
 from adapterbank.training.start import seeded_model
+from adapterbank.training.statistics import summarise
 from adapterbank.verify import software, take_probes
 
 LOOKED_AT = 5_000  # rows whose length is measured for the report
@@ -145,6 +147,7 @@ def learn(
     """Learn a task on a frozen encoder. `runs` is where the run's state is kept meanwhile."""
     order = order or Order()
     began = time.perf_counter()
+    base = encoder
     if order.earlier is not None:
         manifest = order.earlier.package.manifest
         order, task = _going_on(order, manifest, task)
@@ -186,11 +189,13 @@ def learn(
         for baseline in baselines_of(encoder, task, splits.train, splits.dev, splits.test):
             baselines.append(baseline)
             yield baseline
+    summary = summarise(base, splits.train, splits.dev)
     manifest = replace(
         _manifest(encoder, task, order.method, run.recipe, judgement),
         note=order.note,
         precision=precision,
         probes=probes,
+        statistics=write_statistics(*summary),
         origin=order.earlier.reference if order.earlier else "",
         baselines={baseline.name: baseline.test or baseline.dev for baseline in baselines},
     )

@@ -40,6 +40,7 @@ class Verdict:
 
 def verify(store: Store, encoder: Encoder, references: Iterable[str] = ()) -> Iterator[Verdict]:
     """Check versions one by one: those named, or every one that is kept."""
+    store = store.fresh()
     found = fingerprint(encoder.model, encoder.stored)
     store.check_base(BaseRecord(encoder.name, found))
     for reference in list(references) or store.tasks():

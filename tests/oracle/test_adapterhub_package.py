@@ -26,7 +26,7 @@ from adapterbank.store.manifest import (
     MethodRecord,
     ParameterRecord,
 )
-from adapterbank.store.package import Package
+from adapterbank.store.package import Package, as_arrays
 from tiny import padded, rows, save_base
 
 pytestmark = pytest.mark.slow
@@ -174,7 +174,9 @@ def export(case: Case, folder: Path) -> tuple[Tensor, Tensor]:
         base=BaseRecord(encoder.name, encoder.fingerprint),
         parameters=ParameterRecord(1, 1.0, 1.0),
     )
-    export_adapterhub(Package(manifest, tensors), facts_of(encoder), folder / "hub", name="spam-1")
+    export_adapterhub(
+        Package(manifest, as_arrays(tensors)), facts_of(encoder), folder / "hub", name="spam-1"
+    )
     return (
         logits_of(encoder, manifest, tensors),
         logits_of(encoder, manifest, without_adapters(tensors)),

@@ -29,7 +29,7 @@ from adapterbank.store.manifest import (
     MethodRecord,
     ParameterRecord,
 )
-from adapterbank.store.package import Package, pack
+from adapterbank.store.package import Package, as_arrays, pack
 from adapterbank.store.weights import adapter_shapes
 
 D, M, LAYERS = 8, 3, 3
@@ -88,7 +88,7 @@ def task(config: AdapterConfig | None = FROZEN, **changes: Any) -> Package:
     draw = torch.Generator().manual_seed(0)
     tensors = {name: torch.randn(shape, generator=draw) for name, shape in shapes.items()}
     pack(manifest, tensors)  # a sound one
-    return Package(manifest, tensors)
+    return Package(manifest, as_arrays(tensors))
 
 
 def export(package: Package, folder: Path, **changes: Any) -> list[str]:

@@ -14,9 +14,12 @@ from adapterbank.errors import ConfigError
 
 def export(
     task: Annotated[str, typer.Argument(metavar="TASK", help="A task, or TASK@V.")],
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A new folder, or a .tar.gz.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A new folder, .tar.gz or .onnx.")],
     form: Annotated[
-        str, typer.Option("--format", help="adapterbank, or adapterhub for the adapters package.")
+        str,
+        typer.Option(
+            "--format", help="adapterbank; adapterhub for the adapters package; onnx with the base."
+        ),
     ] = "adapterbank",
     with_layer_norms: Annotated[
         bool,
@@ -37,11 +40,13 @@ def export(
       adapterbank export support@2 support-2/
 
       adapterbank export support hub/ --format adapterhub --with-layer-norms
+
+      adapterbank export support support.onnx --format onnx
     """
     from adapterbank.bank import Bank
 
-    if form not in ("adapterbank", "adapterhub"):
-        raise ConfigError(f"--format is {form!r}. Choose from: adapterbank, adapterhub.")
+    if form not in ("adapterbank", "adapterhub", "onnx"):
+        raise ConfigError(f"--format is {form!r}. Choose from: adapterbank, adapterhub, onnx.")
     home = Bank.open(bank, base, create=False)
     notes = home.export(task, path, form, layer_norms_beside=with_layer_norms)  # type: ignore[arg-type]
     for note in notes:

@@ -16,6 +16,7 @@ from adapterbank.cli import (
     predict,
     remove,
     rollback,
+    route,
     show,
     stream,
     study,
@@ -42,6 +43,7 @@ app.command("train")(grouped(train.train))
 app.command("sweep")(grouped(sweep.sweep))
 app.command("stream")(stream.stream)
 app.command("predict")(predict.predict)
+app.command("route")(route.route)
 app.command("evaluate")(evaluate.evaluate)
 app.command("tasks")(tasks.tasks)
 app.command("show")(show.show)

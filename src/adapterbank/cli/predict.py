@@ -23,7 +23,7 @@ from adapterbank.cli.options import (
 from adapterbank.errors import AdapterBankError, ConfigError, DataError
 
 if TYPE_CHECKING:
-    from adapterbank.serving.predictor import Predictor
+    from adapterbank.serving.engine import Using
     from adapterbank.store.manifest import Manifest
     from adapterbank.tasks.predictions import Prediction
     from adapterbank.tasks.task import Example
@@ -79,13 +79,10 @@ def predict(
     """
     if out is not None and file is None:
         raise ConfigError("--out goes with --file.", "Give --file too, or redirect the output.")
-    from adapterbank.bank import Bank
-    from adapterbank.serving.predictor import Predictor
+    from adapterbank.cli.banks import open_bank_engine
 
-    home = Bank.open(bank, base, device=device, create=False)
-    package = home.store.load(home.store.find(task))
-    manifest = package.manifest
-    with Predictor(home.encoder, package) as predictor:
+    with open_bank_engine(bank, base, device).using(task) as predictor:
+        manifest = predictor.manifest
         if form is not None:
             _glue(predictor, form, task, file, out)
         elif file is not None and file.suffix.lower() == ".json":
@@ -110,7 +107,7 @@ class Row:
         self.answer: Prediction | AdapterBankError | None = None
 
 
-def _answer(predictor: Predictor, rows: Iterable[Row]) -> Iterator[Row]:
+def _answer(predictor: Using, rows: Iterable[Row]) -> Iterator[Row]:
     """Rows with their answers, a few hundred at a time."""
     for some in chunks(rows, AT_ONCE):
         good = [row for row in some if not isinstance(row.example, AdapterBankError)]
@@ -263,7 +260,7 @@ def _free(taken: dict[str, Any], **added: str) -> dict[str, str]:
     return {name + "_" * (name in taken): value for name, value in added.items()}
 
 
-def _squad(predictor: Predictor, file: Path, out: Path | None) -> None:
+def _squad(predictor: Using, file: Path, out: Path | None) -> None:
     """Questions of a SQuAD file; answers in the official form."""
     from adapterbank.tasks.squad import read_squad, write_predictions
 
@@ -280,7 +277,7 @@ def _squad(predictor: Predictor, file: Path, out: Path | None) -> None:
         print(f"{len(found):,} answers written to {out}.", file=sys.stderr)
 
 
-def _glue(predictor: Predictor, form: str, task: str, file: Path | None, out: Path | None) -> None:
+def _glue(predictor: Using, form: str, task: str, file: Path | None, out: Path | None) -> None:
     """GLUE's own unlabelled test file in, the file that its server takes out."""
     from adapterbank.tasks.catalog import find
     from adapterbank.tasks.glue import read_glue_test, write_submission

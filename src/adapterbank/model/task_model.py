@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from adapterbank.errors import AttachError, UnsupportedBase
 from adapterbank.model.attention import Bounds
-from adapterbank.model.encoder import Encoder
+from adapterbank.model.encoder import Encoder, Pooling
 from adapterbank.model.heads import Head, Kind, mean_pool, starts_of
 from adapterbank.model.methods import Method, apply_method
 from adapterbank.model.packing import Batch, packed_attention
@@ -112,7 +112,7 @@ class TaskModel(nn.Module):
         if values is None:
             return None
         with self.packing(), self.autocast():
-            for chosen in _batches([len(row) for row in rows]):
+            for chosen in token_batches([len(row) for row in rows]):
                 batch = self._some(rows, types, chosen)
                 found = self._head_input(batch) if self.base_frozen else self._reach(batch)
                 sizes = batch.lengths.tolist() if by_token else 1
@@ -138,12 +138,13 @@ class TaskModel(nn.Module):
             None if known is None else known.take(chosen),
         )
 
-    def pool(self, hidden: Tensor, lengths: Tensor) -> Tensor:
-        """One vector a row: [tokens, d] → [rows, d]."""
-        if self.pooling == "mean":
+    def pool(self, hidden: Tensor, lengths: Tensor, pooling: Pooling | None = None) -> Tensor:
+        """One vector a row, in the encoder's way or another: [tokens, d] → [rows, d]."""
+        pooling = pooling or self.pooling
+        if pooling == "mean":
             return mean_pool(hidden, lengths)
         first = hidden[starts_of(lengths)]
-        return first if self.pooling == "first" else self.sites.pool(self.base, first)
+        return first if pooling == "first" else self.sites.pool(self.base, first)
 
     def collate(
         self,
@@ -230,6 +231,13 @@ class TaskModel(nn.Module):
                 rows, types, lambda batch: self.pool(self.states(batch), batch.lengths)
             )
 
+    def token_states(
+        self, rows: Sequence[Row], types: Sequence[Row] | None = None
+    ) -> NDArray[np.float32]:
+        """What a span head would read: the states of all tokens, rows end to end: [tokens, d]."""
+        with self.autocast():
+            return self._read(rows, types, self.states, by_token=True)
+
     @torch.inference_mode()
     def _read(
         self,
@@ -245,7 +253,7 @@ class TaskModel(nn.Module):
         self.eval()
         parts: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(rows)
         with self.packing():
-            for batch in _batches([len(row) for row in rows]):
+            for batch in token_batches([len(row) for row in rows]):
                 inputs = self._some(rows, types, batch, known)
                 out = function(inputs).float().cpu()
                 pieces = out.split(inputs.lengths.tolist()) if by_token else out.split(1)
@@ -301,7 +309,7 @@ class TaskModel(nn.Module):
         self.release()
 
 
-def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+def token_batches(lengths: Sequence[int]) -> Iterator[list[int]]:
     """Row numbers by length, at most `TOKENS_AT_ONCE` tokens a batch."""
     batch: list[int] = []
     tokens = 0

@@ -8,18 +8,16 @@ the sizes that were checked before, and writes nothing to the disk.
 from __future__ import annotations
 
 import os
-import secrets
 import tarfile
 import zlib
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import nullcontext
 from gzip import GzipFile
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
 from adapterbank.errors import PackageError
-from adapterbank.store.files import sync_folder
+from adapterbank.store.files import appearing
 from adapterbank.store.manifest import DAMAGED, MAX_BYTES, Manifest
 from adapterbank.store.package import MANIFEST, Packed
 from adapterbank.store.weights import WEIGHTS, read_weights
@@ -62,7 +60,7 @@ def write_archive(target: Path | BinaryIO, packed: Packed) -> None:
             f"There is already something called {target.name!r}.", "Choose another name."
         )
     try:
-        with _appearing(target) if isinstance(target, Path) else nullcontext(target) as file:
+        with appearing(target) if isinstance(target, Path) else nullcontext(target) as file:
             _write(file, packed)
     except OSError as error:
         raise PackageError(
@@ -73,24 +71,6 @@ def write_archive(target: Path | BinaryIO, packed: Packed) -> None:
 
 def _named(place: Path | BinaryIO) -> str:
     return f"The archive {place.name!r}" if isinstance(place, Path) else "The archive"
-
-
-@contextmanager
-def _appearing(path: Path) -> Iterator[BinaryIO]:
-    """A file that gets its name once all of it is on the disk."""
-    hidden = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with hidden.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        with ExitStack() as undo:
-            hidden.rename(path)
-            undo.callback(path.rename, hidden)
-            sync_folder(path.parent)
-            undo.pop_all()
-    finally:
-        hidden.unlink(missing_ok=True)
 
 
 def _write(file: BinaryIO, packed: Packed) -> None:

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from adapterbank.errors import BankError
 
@@ -281,6 +281,24 @@ def _put_in_place(new: Path, folder: Path, replace: bool) -> None:
         sync_folder(folder.parent)
         undo.pop_all()
     shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def appearing(path: Path) -> Iterator[BinaryIO]:
+    """A file that gets its name once all of it is on the disk."""
+    hidden = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with hidden.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        with ExitStack() as undo:
+            hidden.rename(path)
+            undo.callback(path.rename, hidden)
+            sync_folder(path.parent)
+            undo.pop_all()
+    finally:
+        hidden.unlink(missing_ok=True)
 
 
 def write_file(path: Path, content: bytes) -> None:

@@ -12,6 +12,7 @@ import io
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from io import BufferedIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ from adapterbank.store.weights import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
 
 MANIFEST = "manifest.json"
@@ -39,7 +42,14 @@ class Package:
     """A task's manifest and tensors: every digest and shape is right."""
 
     manifest: Manifest
-    tensors: dict[str, Tensor]
+    arrays: dict[str, NDArray[np.float32]]
+
+    @cached_property
+    def tensors(self) -> dict[str, Tensor]:
+        """The arrays in torch's form, their memory shared."""
+        import torch
+
+        return {name: torch.from_numpy(array) for name, array in self.arrays.items()}
 
 
 @dataclass(frozen=True)
@@ -68,9 +78,7 @@ class Packed:
 
 def pack(manifest: Manifest, tensors: Mapping[str, Tensor]) -> Packed:
     """A package's files. Tensors that the manifest doesn't account for are refused."""
-    arrays = {
-        name: tensor.detach().cpu().float().contiguous().numpy() for name, tensor in tensors.items()
-    }
+    arrays = as_arrays(tensors)
     check_tensors(manifest, {name: array.shape for name, array in arrays.items()})
     check_finite(arrays)
     weights = encode_weights(arrays, manifest.precision)
@@ -81,17 +89,21 @@ def pack(manifest: Manifest, tensors: Mapping[str, Tensor]) -> Packed:
     return Packed(Manifest.from_json(raw), {WEIGHTS: weights, MANIFEST: raw})
 
 
+def as_arrays(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[np.float32]]:
+    """Tensors as a package keeps them."""
+    return {
+        name: tensor.detach().cpu().float().contiguous().numpy() for name, tensor in tensors.items()
+    }
+
+
 def unpack(open_file: Callable[[str], BufferedIOBase], digest: str | None = None) -> Package:
     """A package with every check: digests, names, shapes, types, finite values.
 
     `open_file` opens one of its files; `digest` is what the manifest's must be, where it is known.
     """
-    import torch
-
     manifest = unpack_manifest(open_file, digest)
     with open_file(WEIGHTS) as file:
-        arrays = read_weights(file, manifest)
-    return Package(manifest, {name: torch.from_numpy(array) for name, array in arrays.items()})
+        return Package(manifest, read_weights(file, manifest))
 
 
 def unpack_manifest(

@@ -1,0 +1,210 @@
+"""Many tasks in one batch, against peers: tokens a second through the encoder.
+
+    python benchmarks/serving.py [--base minilm|bert-base] [--rounds 7] [--tasks 1000]
+
+32 rows of 16, 32 and 128 tokens that belong to 1, 8 or 32 tasks with adapters of size 64. Peers run
+in their own processes and environments: the adapters package with BatchSplit and one task after the
+other, PEFT's LoRA with `adapter_names`, and the bare base in ONNX Runtime. They take turns, and the
+shortest of the rounds counts. Then texts of SST-2's lengths, single requests, and a bank of many
+tasks under Zipf traffic, from text to label. Writes `results/serving_BASE.json` and the pictures in
+`docs/`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from bank import one_task
+from lengths import lengths_of
+from peers import Worker, environment
+from training_speed import base_folder
+
+ROWS = 32
+SIZES = (32, 100, 320, 1000)  # of banks
+LENGTHS = (16, 32, 128)
+COUNTS = (1, 8, 32)
+OURS, TORCH, BARE = "adapterbank", "adapterbank, torch", "bare base, ONNX Runtime"
+SPLIT, APART, LORA = "adapters, BatchSplit", "adapters, one by one", "peft, LoRA"
+HERE = Path(__file__).parent
+Figures = dict[str, float]
+Request = dict[str, object]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--base", choices=["minilm", "bert-base"], default="minilm")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--tasks", type=int, default=1000)
+    options = parser.parse_args()
+    with base_folder(options.base) as base:
+        found = measure(base, options.rounds)
+    if options.base == "minilm":
+        found |= measure_banks(options.tasks)
+    show(found)
+    results = HERE / "results" / f"serving_{options.base}.json"
+    results.write_text(json.dumps(found, indent=2) + "\n")
+    if options.base == "minilm":
+        draw(found, [size for size in SIZES if size <= options.tasks])
+
+
+def requests() -> dict[str, Request]:
+    """Batches by what they show."""
+    made: dict[str, Request] = {
+        f"{ROWS}×{length}, {count} tasks": {"lengths": [length] * ROWS, "tasks": count}
+        for length in LENGTHS
+        for count in COUNTS
+    }
+    made["1×16, 1 tasks"] = {"lengths": [16], "tasks": 1}
+    ragged = random.Random(0).sample(lengths_of("sst2"), ROWS)
+    made["SST-2 lengths, 32 tasks"] = {"lengths": ragged, "tasks": ROWS}
+    made["SST-2 lengths padded, 32 tasks"] = {"lengths": [max(ragged)] * ROWS, "tasks": ROWS}
+    return made
+
+
+def measure(base: Path, rounds: int) -> Figures:
+    """Seconds of each batch on each system."""
+    asked = requests()
+    with ExitStack() as stack:
+        workers = {
+            name: stack.enter_context(Worker("serving_ours", kind, str(base)))
+            for name, kind in ((OURS, "onnx"), (TORCH, "torch"), (BARE, "bare"))
+        }
+        for name, method in ((SPLIT, "split"), (APART, "apart"), (LORA, "lora")):
+            worker = Worker("serving_peers", method, str(base), python=environment())
+            workers[name] = stack.enter_context(worker)
+        best: Figures = {}
+        for turn in range(rounds + 1):
+            print(f"round {turn} of {rounds}", file=sys.stderr)
+            for system, worker in workers.items():
+                for name, request in asked.items():
+                    if name.startswith("1×") and system == APART:
+                        continue
+                    for _ in range(5 if name.startswith("1×") else 1):
+                        seconds = worker.run(request)
+                        key = f"{system}: {name}"
+                        best[key] = min(best.get(key, seconds), seconds)
+    return {name: round(1e3 * seconds, 3) for name, seconds in best.items()}
+
+
+def measure_banks(count: int) -> Figures:
+    """From text to label on banks of 32 and of many tasks, Zipf traffic, 32 texts a batch."""
+    from adapterbank.bank import Bank
+    from adapterbank.model.encoder import load_encoder
+
+    encoder = load_encoder()
+    manifest, tensors = one_task(encoder)
+    draw = np.random.default_rng(0)
+    words = [
+        "the",
+        "order",
+        "never",
+        "came",
+        "and",
+        "nobody",
+        "answers",
+        "my",
+        "letters",
+        "about",
+        "the",
+        "refund",
+    ]
+    found: Figures = {}
+    with tempfile.TemporaryDirectory() as folder:
+        bank = Bank.create(Path(folder) / "bank", encoder)
+        for i in range(count):
+            bank.store.publish(f"t{i}", replace(manifest, note=f"task {i}"), tensors)
+        for size in (size for size in SIZES if size <= count):
+            bank = Bank.open(Path(folder) / "bank", memory=2**30)
+            weights = 1 / np.arange(1, size + 1)
+            texts = [" ".join(draw.choice(words, 13)) for _ in range(64 * ROWS)]
+            tasks = draw.choice(size, len(texts), p=weights / weights.sum())
+            asked = [(f"t{task}", text) for task, text in zip(tasks, texts, strict=True)]
+            batches = [asked[i : i + ROWS] for i in range(0, len(asked), ROWS)]
+            for batch in batches[:32]:
+                bank.predict_mixed(batch)
+            times = []
+            for batch in batches[32:]:
+                began = time.perf_counter()
+                bank.predict_mixed(batch)
+                times.append(time.perf_counter() - began)
+            found[f"bank of {size}: texts a second"] = round(ROWS / float(np.median(times)), 1)
+            residency = bank.engine.residency
+            found[f"bank of {size}: tasks in memory"] = len(residency)
+            found[f"bank of {size}: MB a task"] = round(residency.bytes / len(residency) / 1e6, 3)
+        cold: list[float] = []
+        warm: list[float] = []
+        for i in range(count - 1, count - 31, -1):
+            bank = Bank.open(Path(folder) / "bank") if i == count - 1 else bank
+            for kept in (cold, warm):
+                began = time.perf_counter()
+                bank.predict(f"t{i}", [texts[0]])
+                kept.append(time.perf_counter() - began)
+        found["first answer of a task, ms over the second"] = round(
+            1e3 * float(np.median(cold[1:]) - np.median(warm[1:])), 1
+        )
+    return found
+
+
+def draw(found: Figures, sizes: list[int]) -> None:
+    """Tokens a second against the tasks in a batch, texts a second against the bank's size."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "adapterbank"  # the same bytes for the same figures
+    from matplotlib import pyplot
+
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.6))
+    styles = {OURS: ("#0072b2", "o"), TORCH: ("#56b4e9", "s"), SPLIT: ("#d55e00", "^")}
+    styles |= {LORA: ("#009e73", "v"), APART: ("#cc79a7", "D"), BARE: ("#000000", "x")}
+    for system, (colour, mark) in styles.items():
+        speeds = [1e3 * ROWS * 16 / found[f"{system}: {ROWS}×16, {n} tasks"] for n in COUNTS]
+        left.plot(COUNTS, speeds, marker=mark, color=colour, label=system)
+    left.set_xscale("log", base=2)
+    left.set_xticks(COUNTS, [str(n) for n in COUNTS])
+    left.set_xlabel("tasks in a batch of 32 texts of 16 tokens")
+    left.set_ylabel("tokens a second")
+    left.set_ylim(bottom=0)
+    left.legend(fontsize=7)
+    speeds = [found[f"bank of {size}: texts a second"] for size in sizes]
+    right.plot(sizes, speeds, marker="o", color="#0072b2")
+    right.set_xscale("log")
+    right.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    right.set_xlabel("tasks in the bank, Zipf traffic")
+    right.set_ylabel("texts a second, text to label")
+    right.set_ylim(bottom=0)
+    for panel in (left, right):
+        panel.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(HERE.parent / "docs" / "images" / "serving.svg", metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def show(found: Figures) -> None:
+    """Tokens a second of each system, and how many times ours are theirs."""
+    systems = (OURS, TORCH, BARE, SPLIT, APART, LORA)
+    print(f"{'tokens a second':34}" + "".join(f"{name:>26}" for name in systems))
+    for name, request in requests().items():
+        tokens = sum(request["lengths"])  # type: ignore[call-overload]
+        cells = [found.get(f"{system}: {name}") for system in systems]
+        line = "".join(f"{1e3 * tokens / ms:>26,.0f}" if ms else f"{'':>26}" for ms in cells)
+        print(f"{name:34}{line}")
+        ours = cells[0]
+        ratios = "".join(f"{ms / ours:>26.2f}" if ms and ours else f"{'':>26}" for ms in cells)
+        print(f"{'  ours to it':34}{ratios}")
+    for name, value in found.items():
+        if name.startswith(("bank", "first")):
+            print(f"{name:50}{value:>12}")
+
+
+if __name__ == "__main__":
+    main()

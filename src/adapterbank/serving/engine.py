@@ -1,0 +1,238 @@
+"""Answers of thousands of tasks from one copy of the encoder, whatever rows come together."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from adapterbank.errors import AdapterBankError, DataError, TaskNotFound
+from adapterbank.serving.passes import Passes, on_cpu
+from adapterbank.serving.residency import Residency, Resident
+from adapterbank.serving.rows import Array, Pass, Row, Seat
+from adapterbank.store.manifest import Manifest, Pooling
+from adapterbank.store.names import split_reference
+from adapterbank.store.store import Entry, Store
+from adapterbank.tasks.batches import Encoded, encode
+from adapterbank.tasks.inputs import read_input
+from adapterbank.tasks.predictions import Prediction, decode, decode_spans
+from adapterbank.tasks.spans import make_windows
+from adapterbank.tasks.task import Example
+
+if TYPE_CHECKING:
+    from adapterbank.model.encoder import Encoder
+
+MEMORY = 2**30  # bytes for tasks
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Inputs of one task, tokenised: rows to run, and how their outputs become answers."""
+
+    entry: Entry | None
+    """The version that answers; None for the bare encoder."""
+    rows: list[Row]
+    runs_on: Pass
+    answer: Callable[[Sequence[Array]], list[Prediction]]
+    """From what the heads read of each row to an answer an input, errors in their places."""
+    release: Callable[[], None]
+    """To be called when they have run."""
+
+
+class Engine:
+    """Tasks of a store on a base. Safe to use from several threads."""
+
+    def __init__(self, store: Store, passes: Passes, memory: int = MEMORY) -> None:
+        self.store, self.passes = store, passes
+        self.residency = Residency(store, passes.choose, memory)
+
+    def prefetch(self, *tasks: str) -> None:
+        """Load tasks, as far as there is room, before they are asked."""
+        for task in tasks:
+            resident = self._acquire(task, wait=False)
+            if resident is not None:
+                self.residency.release(resident)
+
+    def answer(self, inputs: Sequence[tuple[str | None, Any]]) -> list[Prediction]:
+        """Answers for inputs of any tasks in any order; None for a task gives the embedding of the
+        bare encoder. What goes wrong with a row or its task is that row's answer alone."""
+        by_task: defaultdict[str | None, list[int]] = defaultdict(list)
+        for i, (task, _) in enumerate(inputs):
+            by_task[task].append(i)
+        answers: dict[int, Prediction] = {}
+        waiting: list[tuple[list[int], Asked]] = []
+        for task, rows in by_task.items():
+            try:
+                asked = self.ask(task, [inputs[i][1] for i in rows], wait=not waiting)
+                if asked is None:  # all that is in memory is in use, by those that wait
+                    answers |= self._run(waiting)
+                    asked = self.ask(task, [inputs[i][1] for i in rows])
+            except AdapterBankError as error:
+                answers |= dict.fromkeys(rows, Prediction(error=error))
+            else:
+                assert asked is not None  # noqa: S101 - it has waited for room
+                waiting.append((rows, asked))
+        answers |= self._run(waiting)
+        return [answers[i] for i in range(len(inputs))]
+
+    def _run(self, waiting: list[tuple[list[int], Asked]]) -> dict[int, Prediction]:
+        try:
+            found = self.run([asked for _, asked in waiting])
+        finally:
+            for _, asked in waiting:
+                asked.release()
+        numbers = [i for rows, _ in waiting for i in rows]
+        waiting.clear()
+        return dict(zip(numbers, (each for some in found for each in some), strict=True))
+
+    @contextmanager
+    def using(self, task: str) -> Iterator[Using]:
+        """A task in use: loaded when the block begins, free to go when it ends."""
+        resident = self._acquire(task)
+        assert resident is not None  # noqa: S101 - it has waited for room
+        try:
+            yield Using(self, resident)
+        finally:
+            self.residency.release(resident)
+
+    def _acquire(self, task: str, *, wait: bool = True) -> Resident | None:
+        try:
+            entry = self.store.find(task)
+        except TaskNotFound:
+            self.residency.forget(split_reference(task)[0])
+            raise
+        return self.residency.acquire(entry, wait=wait)
+
+    def ask(self, task: str | None, inputs: Sequence[Any], *, wait: bool = True) -> Asked | None:
+        """Make inputs of one task ready to run. Without `wait`, None if there is no room for it."""
+        if task is None:
+            return self._ask_encoder(inputs)
+        resident = self._acquire(task, wait=wait)
+        if resident is None:
+            return None
+        try:
+            return self.ask_resident(resident, inputs)
+        except BaseException:
+            self.residency.release(resident)
+            raise
+
+    def ask_resident(self, resident: Resident, inputs: Sequence[Any]) -> Asked:
+        """The same for a task that is loaded."""
+        manifest = resident.manifest
+        read, places = _read(inputs, lambda v: read_input(v, manifest.kind, manifest.pair))
+        ready = self.ask_examples(resident, read)
+        return replace(ready, answer=lambda found: _in_place(places, ready.answer(found)))
+
+    def ask_examples(self, resident: Resident, examples: Sequence[Example]) -> Asked:
+        """The same for inputs that are read."""
+        manifest, (weight, bias) = resident.manifest, resident.head
+        if manifest.kind == "span":
+            windows = make_windows(self.passes.tokenizer, examples, manifest.max_length)
+            rows = _rows(windows.encoded, resident.seat, None)
+
+            def answer(found: Sequence[Array]) -> list[Prediction]:
+                states = np.concatenate([np.empty((0, weight.shape[1]), np.float32), *found])
+                return decode_spans(windows, states @ weight.T + bias, manifest.threshold)
+        else:
+            encoded = encode(self.passes.tokenizer, examples, manifest.max_length)
+            rows = _rows(encoded, resident.seat, manifest.pooling)
+
+            def answer(found: Sequence[Array]) -> list[Prediction]:
+                states = np.array(found, np.float32).reshape(-1, weight.shape[1])
+                logits = states @ weight.T + bias
+                return decode(manifest.kind, manifest.labels, logits, manifest.temperature)
+
+        release = partial(self.residency.release, resident)
+        return Asked(resident.entry, rows, resident.runs_on, answer, release)
+
+    def _ask_encoder(self, inputs: Sequence[Any]) -> Asked:
+        def read(value: Any) -> Example:
+            pair = isinstance(value, Mapping) and len(value) > 1
+            return read_input(value, "classification", pair)
+
+        examples, places = _read(inputs, read)
+        encoded = encode(self.passes.tokenizer, examples, self.passes.max_length)
+
+        def answer(found: Sequence[Array]) -> list[Prediction]:
+            return _in_place(places, [Prediction(embedding=tuple(x.tolist())) for x in found])
+
+        rows = _rows(encoded, None, self.passes.pooling)
+        return Asked(None, rows, self.passes.bare, answer, lambda: None)
+
+    def run(self, waiting: Sequence[Asked]) -> list[list[Prediction]]:
+        """Run what was made ready, all of it together, and give the answers of each."""
+        answers: dict[int, list[Prediction]] = {}
+        for runs_on in {id(asked.runs_on): asked.runs_on for asked in waiting}.values():
+            chosen = [i for i, asked in enumerate(waiting) if asked.runs_on is runs_on]
+            found = iter(runs_on.run([row for i in chosen for row in waiting[i].rows]))
+            for i in chosen:
+                answers[i] = waiting[i].answer([next(found) for _ in waiting[i].rows])
+        return [answers[i] for i in range(len(waiting))]
+
+
+def open_engine(
+    store: Store,
+    load: Callable[[], Encoder],
+    *,
+    device: str = "auto",
+    lock: threading.RLock | None = None,
+    memory: int = MEMORY,
+) -> Engine:
+    """An engine on a store. `load` gives the store's base in torch; it is called if it is needed,
+    perhaps several times. `lock` is held by whoever has it."""
+    passes = Passes(store.base.fingerprint, load, lock=lock, memory=memory, onnx=on_cpu(device))
+    return Engine(store, passes, memory)
+
+
+@dataclass(frozen=True)
+class Using:
+    """A task while it is in use."""
+
+    engine: Engine
+    resident: Resident
+
+    @property
+    def manifest(self) -> Manifest:
+        """What it says of itself."""
+        return self.resident.manifest
+
+    def answer(self, inputs: Sequence[Any]) -> list[Prediction]:
+        """Answers, one an input; one that cannot be read has its error in its place."""
+        return self.engine.run([self.engine.ask_resident(self.resident, inputs)])[0]
+
+    def predict(self, examples: Sequence[Example]) -> list[Prediction]:
+        """Answers, one an example."""
+        return self.engine.run([self.engine.ask_examples(self.resident, examples)])[0]
+
+
+def _read(
+    inputs: Sequence[Any], read: Callable[[Any], Example]
+) -> tuple[list[Example], list[AdapterBankError | None]]:
+    """The inputs that can be read, and in each one's place None or what is wrong with it."""
+    examples: list[Example] = []
+    places: list[AdapterBankError | None] = []
+    for value in inputs:
+        try:
+            examples.append(read(value))
+            places.append(None)
+        except DataError as error:
+            places.append(error)
+    return examples, places
+
+
+def _in_place(
+    places: Sequence[AdapterBankError | None], answers: Sequence[Prediction]
+) -> list[Prediction]:
+    rest = iter(answers)
+    return [next(rest) if error is None else Prediction(error=error) for error in places]
+
+
+def _rows(encoded: Encoded, seat: Seat | None, reads: Pooling | None) -> list[Row]:
+    ids, types = encoded.take()
+    return [Row(*row, seat, reads) for row in zip(ids, types, strict=True)]

@@ -1,0 +1,176 @@
+"""A base as files that ONNX Runtime serves from, made once and kept: no torch is needed then.
+
+    <cache>/exports/<fingerprint>-<versions>/
+        graph.onnx   tokenizer.json   norms.safetensors   base.json
+
+`base.json` comes last and holds the digests of the others. An export is used only if it gave what
+torch gives, to within the tolerance, when it was made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adapterbank.errors import UnsupportedBase
+from adapterbank.serving.arena import Array, Form
+from adapterbank.serving.tokenizer import PlainTokenizer
+from adapterbank.store.files import write_folder
+from adapterbank.store.manifest import Pooling
+from adapterbank.store.schema import decode
+from adapterbank.store.sealed import seal, unseal
+
+if TYPE_CHECKING:
+    from adapterbank.model.encoder import Encoder
+
+GRAPH, TOKENIZER, NORMS, BASE = "graph.onnx", "tokenizer.json", "norms.safetensors", "base.json"
+VERSION = 1  # of the graph that is built
+
+
+@dataclass(frozen=True)
+class ExportRecord:
+    """What an export says of itself."""
+
+    name: str
+    fingerprint: str
+    form: Form
+    depth: int
+    """Layers, each counted as often as it is used."""
+    pooling: Pooling
+    has_pooler: bool
+    token_types: bool
+    max_length: int
+    vocabulary: int
+    """Tokens it knows."""
+    files: dict[str, str]
+    """The digest of each."""
+
+
+@dataclass(frozen=True)
+class Export:
+    """An export that is there, checked."""
+
+    folder: Path
+    record: ExportRecord
+
+    @property
+    def graph(self) -> Path:
+        """The base, as ONNX."""
+        return self.folder / GRAPH
+
+    @property
+    def form(self) -> Form:
+        """The shape that tasks' tensors have."""
+        return self.record.form
+
+    @property
+    def depth(self) -> int:
+        """Layers, each counted as often as it is used."""
+        return self.record.depth
+
+    @property
+    def token_types(self) -> bool:
+        """Whether the base reads them."""
+        return self.record.token_types
+
+    @cached_property
+    def norms(self) -> dict[str, Array]:
+        """The base's own LayerNorms, by neutral name."""
+        from safetensors.numpy import load_file
+
+        return load_file(self.folder / NORMS)
+
+    @cached_property
+    def tokenizer(self) -> PlainTokenizer:
+        """The base's."""
+        return PlainTokenizer(self.folder / TOKENIZER)
+
+
+def cache_folder() -> Path:
+    """Where things are kept that can be made again."""
+    return Path(os.environ.get("ADAPTERBANK_CACHE") or Path.home() / ".cache" / "adapterbank")
+
+
+def export_folder(fingerprint: str) -> Path:
+    """Where the export of a base is, if it has been made."""
+    runtime = metadata.version("onnxruntime")
+    return cache_folder() / "exports" / f"{fingerprint[:32]}-{VERSION}-{runtime}"
+
+
+def find_export(fingerprint: str) -> Export | None:
+    """The export of a base; None if there is none that is whole."""
+    folder = export_folder(fingerprint)
+    try:
+        record: ExportRecord = decode(ExportRecord, unseal((folder / BASE).read_bytes()), "export")
+        whole = record.fingerprint == fingerprint and all(
+            _digest(folder / name) == digest for name, digest in record.files.items()
+        )
+    except (OSError, ValueError):
+        return None
+    return Export(folder, record) if whole else None
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def make_export(encoder: Encoder, agrees: Callable[[Export], bool]) -> Export:
+    """Build the export of a base, and keep it if it agrees with torch. UnsupportedBase if it has
+    no graph, or gives something else."""
+    files, record = _build(encoder)
+    folder = export_folder(encoder.fingerprint)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".export.", dir=folder.parent) as place:
+        trial = Path(place) / "export"
+        write_folder(trial, files)
+        if not agrees(Export(trial, record)):
+            raise UnsupportedBase(f"The ONNX graph of {encoder.name!r} gives other numbers.")
+        shutil.rmtree(folder, ignore_errors=True)  # a damaged one
+        with suppress(OSError):  # another process was quicker
+            trial.rename(folder)
+    found = find_export(encoder.fingerprint)
+    if found is None:
+        raise UnsupportedBase(f"The export of {encoder.name!r} could not be kept.")
+    return found
+
+
+def _build(encoder: Encoder) -> tuple[dict[str, bytes], ExportRecord]:
+    from safetensors.numpy import save
+
+    from adapterbank.serving.graph import build_graph
+
+    sites, model = encoder.sites, encoder.model
+    norms = {
+        f"{name}.{leaf}": parameter.detach().float().cpu().numpy()
+        for name, path in sites.norm_paths(model).items()
+        for leaf, parameter in model.get_submodule(path).named_parameters(recurse=False)
+    }
+    backend: Any = encoder.tokenizer.backend_tokenizer
+    files = {
+        GRAPH: build_graph(encoder).SerializeToString(),
+        TOKENIZER: backend.to_str().encode(),
+        NORMS: save(norms),
+    }
+    record = ExportRecord(
+        name=encoder.name,
+        fingerprint=encoder.fingerprint,
+        form=Form(encoder.layers, encoder.width, len(norms["embeddings.norm.weight"])),
+        depth=int(model.config.num_hidden_layers),
+        pooling=encoder.pooling,
+        has_pooler=encoder.has_pooler,
+        token_types=sites.token_types,
+        max_length=encoder.max_length,
+        vocabulary=int(model.config.vocab_size),
+        files={name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
+    )
+    return {**files, BASE: seal(asdict(record))}, record

@@ -1,0 +1,69 @@
+"""What a task's texts look like to the bare encoder, in a few numbers that stay with the task.
+
+They tell later which task a text belongs to. Centres of many rows are kept, never a row's own
+vector: a text can be guessed from its vector.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adapterbank.model.encoder import Encoder
+from adapterbank.training.features import features_of
+from adapterbank.training.rows import Rows
+
+CENTRES = 32
+ROWS_A_CENTRE = 8  # on average, at least
+ROUNDS = 20
+TOKENS = 40_000  # of the rows that are looked at: a few seconds
+
+
+class Summary(NamedTuple):
+    """Centres of the texts' directions, and how near to one of them a text of the task is."""
+
+    centres: NDArray[np.float32]
+    """[centres, d], each of length 1."""
+    near: float
+    """The mean cosine of unseen rows with their nearest centre."""
+    spread: float
+    """Its standard deviation."""
+
+
+def summarise(encoder: Encoder, train: Rows, held_out: Rows) -> Summary:
+    """From train, and rows that were not trained on."""
+    return summary_of(_directions(encoder, train), _directions(encoder, held_out))
+
+
+def summary_of(seen: NDArray[np.float32], unseen: NDArray[np.float32]) -> Summary:
+    """From vectors of length 1: [rows, d]."""
+    centres = _centres(seen, max(1, min(CENTRES, len(seen) // ROWS_A_CENTRE)))
+    cosines = (unseen @ centres.T).max(1)
+    return Summary(centres, float(cosines.mean()), float(max(cosines.std(), 1e-3)))
+
+
+def _centres(rows: NDArray[np.float32], count: int) -> NDArray[np.float32]:
+    """Spherical k-means. Our own: scikit-learn's gives other bits from run to run on many cores."""
+    centres = rows[np.random.default_rng(0).choice(len(rows), count, replace=False)]
+    for _ in range(ROUNDS):
+        nearest = (rows @ centres.T).argmax(1)
+        sums = np.zeros_like(centres)
+        np.add.at(sums, nearest, rows)
+        alone = ~sums.any(1)  # a centre that has lost all its rows stays where it is
+        sums[alone] = centres[alone]
+        centres = _unit(sums)
+    return centres
+
+
+def _directions(encoder: Encoder, rows: Rows) -> NDArray[np.float32]:
+    share = min(1.0, TOKENS / max(1, int(rows.encoded.lengths.sum())))
+    count = max(1, int(share * len(rows)))
+    chosen = np.random.default_rng(0).choice(len(rows), count, replace=False)
+    return _unit(features_of(encoder, rows.take(sorted(chosen.tolist())).encoded))
+
+
+def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    lengths: NDArray[np.float32] = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.maximum(lengths, 1e-12)

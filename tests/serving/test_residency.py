@@ -1,0 +1,195 @@
+"""Tasks in memory: loaded once, let go for others, never while in use, never a stale one."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from adapterbank.errors import BankError, PackageError, TaskNotFound
+from adapterbank.serving.arena import Arena, Form
+from serving.conftest import make_store
+from serving.tasks import publish
+
+NAMES = [f"t{i}" for i in range(6)]
+TEXT = "the film was good"
+
+
+@pytest.fixture
+def some(tmp_path, encoder):
+    return make_store(tmp_path / "bank", encoder, {name: {} for name in NAMES})
+
+
+def room_for(count: int, engine, store) -> int:
+    manifest = store.info(NAMES[0]).manifest
+    one = engine.passes.choose(manifest).bytes_of(manifest) + 4 * 3 * 32
+    return count * one
+
+
+@pytest.fixture
+def small(engine_on, some):
+    """An engine with room for three tasks."""
+    return engine_on(some, memory=room_for(3, engine_on(some), some))
+
+
+def test_a_task_is_loaded_once(small) -> None:
+    for _ in range(3):
+        small.answer([("t0", TEXT), ("t0", TEXT)])
+    assert (small.residency.counts.loads, small.residency.counts.hits) == (1, 2)
+
+
+def test_those_used_longest_ago_go(small) -> None:
+    for name in ("t0", "t1", "t2", "t0", "t3"):  # t1 goes
+        small.answer([(name, TEXT)])
+    loads = small.residency.counts.loads
+    small.answer([("t0", TEXT), ("t2", TEXT), ("t3", TEXT)])
+    assert small.residency.counts.loads == loads
+    small.answer([("t1", TEXT)])
+    assert small.residency.counts.loads == loads + 1
+    assert len(small.residency) == 3
+
+
+def test_more_tasks_than_room_are_all_answered(small, engine_on, some) -> None:
+    inputs = [(name, TEXT) for name in NAMES]
+    expected = engine_on(some).answer(inputs)
+    found = small.answer(inputs)
+    assert [each.label for each in found] == [each.label for each in expected]
+    assert len(small.residency) <= 3
+
+
+def test_a_task_that_needs_more_than_there_is_says_so(engine_on, some) -> None:
+    with pytest.raises(BankError, match=r"needs .* MB of memory"):
+        engine_on(some, memory=1000).residency.acquire(some.find("t0"))
+
+
+def test_a_task_in_use_stays(small, some) -> None:
+    held = [small.residency.acquire(some.find(name)) for name in NAMES[:3]]
+    assert small.residency.acquire(some.find("t3"), wait=False) is None
+    small.residency.release(held[1])
+    taken = small.residency.acquire(some.find("t3"), wait=False)
+    assert taken is not None
+    assert small.residency.acquire(some.find("t0"), wait=False) is held[0]
+
+
+def test_who_waits_for_room_gets_it(small, some) -> None:
+    held = [small.residency.acquire(some.find(name)) for name in NAMES[:3]]
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(small.residency.acquire, some.find("t3"))
+        assert not waiting.done()
+        small.residency.release(held[0])
+        assert waiting.result(timeout=10).entry == some.find("t3")
+
+
+def test_tasks_that_are_kept_do_not_go(small, some) -> None:
+    task = some.find("t0").task
+    small.residency.keep(task)
+    for name in NAMES:
+        small.answer([(name, TEXT)])
+    loads = small.residency.counts.loads
+    small.answer([("t0", TEXT)])
+    assert small.residency.counts.loads == loads
+
+
+def test_many_threads_load_a_task_once(engine_on, some, monkeypatch) -> None:
+    engine = engine_on(some)
+    load, loads, begun = some.load, [], threading.Barrier(4)
+
+    def slowly(entry):
+        loads.append(entry)
+        return load(entry)
+
+    monkeypatch.setattr(some, "load", slowly)
+
+    def ask(_):
+        begun.wait()
+        return engine.answer([("t0", TEXT)])[0].label
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(ask, range(4)))) == 1
+    assert len(loads) == 1
+
+
+def test_loading_holds_nobody_up(engine_on, some, monkeypatch) -> None:
+    engine = engine_on(some)
+    engine.answer([("t0", TEXT)])
+    load, go_on = some.load, threading.Event()
+
+    def stuck(entry):
+        assert go_on.wait(10)
+        return load(entry)
+
+    monkeypatch.setattr(some, "load", stuck)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(engine.answer, [("t1", TEXT)])
+        assert engine.answer([("t0", TEXT)])[0].error is None
+        assert not waiting.done()
+        go_on.set()
+        assert waiting.result(timeout=10)[0].error is None
+
+
+def test_published_again_is_served_at_once(engine_on, some, encoder) -> None:
+    engine = engine_on(some)
+    first = engine.answer([("t0", TEXT)])[0]
+    publish(some, encoder, "t0", seed=99)
+    second = engine.answer([("t0", TEXT)])[0]
+    assert second.probabilities != first.probabilities
+    assert engine.answer([("t0@1", TEXT)])[0].probabilities == pytest.approx(first.probabilities)
+    some.rollback("t0", 1)
+    assert engine.answer([("t0", TEXT)])[0].probabilities == pytest.approx(first.probabilities)
+
+
+def test_a_removed_task_is_not_answered_and_leaves_memory(engine_on, some) -> None:
+    engine = engine_on(some)
+    engine.answer([("t0", TEXT), ("t1", TEXT)])
+    some.remove("t0", purge=True)
+    gone, there = engine.answer([("t0", TEXT), ("t1", TEXT)])
+    assert isinstance(gone.error, TaskNotFound)
+    assert there.error is None
+    assert len(engine.residency) == 1
+
+
+def test_a_damaged_package_spoils_its_own_rows_alone(engine_on, some) -> None:
+    entry = some.find("t0")
+    tenant, _, task = entry.task.rpartition("/")
+    folder = some.files.local / "tasks" / (tenant or "default") / task / "packages"
+    file = folder / entry.version.package / "weights.safetensors"
+    raw = bytearray(file.read_bytes())
+    raw[-5] ^= 1
+    file.write_bytes(raw)
+    bad, good, unknown = engine_on(some).answer([("t0", TEXT), ("t1", TEXT), ("nope", TEXT)])
+    assert isinstance(bad.error, PackageError)
+    assert good.error is None
+    assert isinstance(unknown.error, TaskNotFound)
+
+
+def test_a_bottleneck_is_filled_up_with_zeros_exactly() -> None:
+    form = Form(layers=1, width=4, embeddings=4)
+    norms = {
+        f"{name}.{leaf}": np.full(4, i, np.float32)
+        for i, name in enumerate(
+            ("embeddings.norm", "layer.0.attention.norm", "layer.0.output.norm")
+        )
+        for leaf in ("weight", "bias")
+    }
+    arena = Arena(form, 8, 3, norms)
+    draw = np.random.default_rng(0)
+    tensors = {
+        "layer.0.output.down.weight": draw.standard_normal((3, 4), np.float32),
+        "layer.0.output.down.bias": draw.standard_normal(3, np.float32),
+        "layer.0.output.up.weight": draw.standard_normal((4, 3), np.float32),
+        "layer.0.output.up.bias": draw.standard_normal(4, np.float32),
+    }
+    slot = arena.put(tensors)
+    inputs = arena.inputs
+    site = slot * form.sites + 1
+    assert (inputs["down.weight"][site, :, :3] == tensors["layer.0.output.down.weight"].T).all()
+    assert not inputs["down.weight"][site, :, 3:].any()
+    assert (inputs["up.weight"][site, :3] == tensors["layer.0.output.up.weight"].T).all()
+    assert not inputs["up.weight"][site, 3:].any()
+    assert not inputs["up.weight"][site - 1].any()
+    assert (inputs["norm.weight"][site] == 2).all()
+    arena.free(slot)
+    assert arena.put({}) == slot
+    assert not arena.inputs["down.weight"][site].any()
