@@ -41,7 +41,10 @@ def route(
     router = Router(open_bank_engine(bank, base, device))
     for text, found in zip(lines, router.route(lines, most=most), strict=True):
         if isinstance(found, AdapterBankError):
-            record = {"text": text, "error": {"message": found.message, "hint": found.hint}}
+            record: dict[str, object] = {
+                "text": text,
+                "error": {"message": found.message, "hint": found.hint},
+            }
             shown = f"error\t{found.message}"
         else:
             named = [{"task": each.task, "probability": each.probability} for each in found]

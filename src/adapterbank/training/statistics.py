@@ -65,5 +65,6 @@ def _directions(encoder: Encoder, rows: Rows) -> NDArray[np.float32]:
 
 
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    lengths: NDArray[np.float32] = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.maximum(lengths, 1e-12)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True).astype(np.float32)
+    found: NDArray[np.float32] = vectors / np.maximum(lengths, np.float32(1e-12))
+    return found
