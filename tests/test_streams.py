@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import hashlib
 import json
 import os
@@ -465,6 +466,7 @@ def killed(action: Callable[[], object]) -> None:
     """Run it in a copy of this process that must end by SIGKILL."""
     child = os.fork()
     if child == 0:  # pragma: no cover - it is not there to report
+        gc.freeze()  # an earlier test's session, collected here, would wait for threads it left
         try:
             action()
         finally:
