@@ -31,8 +31,8 @@ from adapterbank.training.rows import Rows, prepare
 from adapterbank.training.start import seeded_model
 from peers import HERE, environment
 
-TRAIN, DEV = 2_500, 500  # rows at most
-CURVE = 15  # steps between scores
+TRAIN, DEV = 2_500, 300  # rows at most
+CURVE = 20  # steps between scores
 RATES = (1e-4, 1e-3)  # of the peer
 OURS = "adapterbank"
 RESULTS = HERE / "results" / "time_to_accuracy.json"

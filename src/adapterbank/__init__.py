@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from adapterbank.bank import Bank as Bank
+    from adapterbank.client import Client as Client
     from adapterbank.errors import AdapterBankError as AdapterBankError
     from adapterbank.model.attach import Attachment as Attachment
     from adapterbank.model.attach import attach as attach
@@ -32,6 +33,7 @@ if "OMP_WAIT_POLICY" not in os.environ:
 _HOMES = {
     "AdapterBankError": "errors",
     "Bank": "bank",
+    "Client": "client",
     "Prediction": "tasks.predictions",
     "AdapterConfig": "model.config",
     "Attachment": "model.attach",

@@ -23,7 +23,7 @@ from adapterbank.serving.one_task import export_onnx
 from adapterbank.serving.which_task import Route, Router
 from adapterbank.store.adapterhub import BaseFacts, export_adapterhub, import_adapterhub
 from adapterbank.store.archive import read_archive, write_archive
-from adapterbank.store.manifest import BaseRecord
+from adapterbank.store.base import base_record
 from adapterbank.store.mount import mount
 from adapterbank.store.names import check_name
 from adapterbank.store.package import Package, Packed, as_arrays, pack, read_package, write_package
@@ -318,10 +318,3 @@ def _name_of(path: Path) -> str:
         raise PackageError(
             f"{path.name!r} cannot be a task's name.", "Give one: --name NAME."
         ) from error
-
-
-def base_record(encoder: Encoder) -> BaseRecord:
-    """A folder is known by its full path, so that the bank can be used from anywhere."""
-    place = Path(encoder.name).expanduser()
-    name = str(place.resolve()) if place.is_dir() else encoder.name
-    return BaseRecord(name, encoder.fingerprint)

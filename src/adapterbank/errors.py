@@ -16,6 +16,11 @@
     ├── PackageError           a package that is missing, damaged, or not of this base
     ├── DataError              labelled text that cannot be read
     ├── Busy                   more is waiting than can be answered in time
+    ├── Unauthorized           no key, or none that the service knows
+    ├── Forbidden              a key that may not do this
+    ├── JobNotFound            no job of that id
+    ├── TooLarge               more than a request may hold
+    ├── ServiceError           a service that cannot be reached, or could not answer
     ├── TrainingDiverged       a loss that is no number any more
     ├── CheckpointError        the state of a run that cannot be written or read
     └── ComputeError           trials or jobs that failed where they ran
@@ -96,6 +101,26 @@ class DataError(AdapterBankError):
 
 class Busy(AdapterBankError):
     """More is waiting than can be answered in time."""
+
+
+class Unauthorized(AdapterBankError):
+    """No key, or none that the service knows."""
+
+
+class Forbidden(AdapterBankError):
+    """A key that may not do this."""
+
+
+class JobNotFound(AdapterBankError):
+    """No job of that id."""
+
+
+class TooLarge(AdapterBankError):
+    """More than a request may hold."""
+
+
+class ServiceError(AdapterBankError):
+    """A service that cannot be reached, or could not answer."""
 
 
 class TrainingDiverged(AdapterBankError):

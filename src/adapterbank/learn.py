@@ -17,6 +17,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -102,6 +103,30 @@ class Learnt:
     seconds: float
     examples_per_second: float
     compared: Compared | None = None
+
+    def result(self, entry: Entry) -> dict[str, Any]:
+        """What came of it, once it is in the bank; for JSON."""
+        manifest = self.manifest
+        return {
+            "task": entry.task,
+            "version": entry.version.version,
+            "kind": manifest.kind,
+            "labels": list(manifest.labels),
+            "metric": manifest.metric,
+            "dev": manifest.dev,
+            "test": manifest.test,
+            "baselines": manifest.baselines,
+            "method": manifest.method.name,
+            "trained_parameters": manifest.parameters.trained,
+            "percent_of_base": manifest.parameters.percent_of_base,
+            "percent_without_embeddings": manifest.parameters.percent_without_embeddings,
+            "temperature": manifest.temperature,
+            "precision": manifest.precision,
+            "bytes": entry.version.bytes,
+            "rows": manifest.data.rows,
+            "seconds": self.seconds,
+            "examples_per_second": self.examples_per_second,
+        }
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,13 @@ from adapterbank.cli import (
     demo,
     doctor,
     evaluate,
+    keys,
     params,
     predict,
     remove,
     rollback,
     route,
+    serve,
     show,
     stream,
     study,
@@ -54,6 +56,8 @@ app.command("gc")(remove.gc)
 app.command("export")(carry.export)
 app.command("import")(carry.import_)
 app.command("params")(params.params)
+app.command("serve")(serve.serve)
+app.add_typer(keys.app, name="keys")
 app.add_typer(study.study, name="study")
 
 

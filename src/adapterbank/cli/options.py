@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -106,20 +106,24 @@ class DataOptions:
         if self.train is None:
             known = known_task(name, self.folder, seed).named(name)
             return limited(known, most, most, most, seed)
+        reading = self.options()
+        del reading["max_rows"]
+        reading["metric"] = self.metric or ""
+        return limited(load_task(name, self.train, seed=seed, **reading), most, most, most, seed)
+
+    def options(self) -> dict[str, Any]:
+        """Everything but where the rows to train on are, by name."""
         names = self.label_names
-        task = load_task(
-            name,
-            self.train,
-            dev=self.dev,
-            test=self.test,
-            kind=self.kind,
-            text_column=self.text_column,
-            pair_column=self.pair_column,
-            label_column=self.label_column,
-            label_names=[each.strip() for each in names.split(",")] if names else None,
-            metric=self.metric or "",
-            encoding=self.encoding,
-            skip_bad=self.skip_bad,
-            seed=seed,
-        )
-        return limited(task, most, most, most, seed)
+        return {
+            "dev": self.dev,
+            "test": self.test,
+            "kind": self.kind,
+            "text_column": self.text_column,
+            "pair_column": self.pair_column,
+            "label_column": self.label_column,
+            "label_names": [each.strip() for each in names.split(",")] if names else None,
+            "metric": self.metric,
+            "encoding": self.encoding,
+            "skip_bad": self.skip_bad,
+            "max_rows": self.max_rows,
+        }

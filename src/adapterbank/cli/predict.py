@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -20,9 +21,11 @@ from adapterbank.cli.options import (
     TaskName,
     TextColumn,
 )
+from adapterbank.cli.remote import ServerOption
 from adapterbank.errors import AdapterBankError, ConfigError, DataError
 
 if TYPE_CHECKING:
+    from adapterbank.cli.remote import Reads, RemoteTask
     from adapterbank.serving.engine import Using
     from adapterbank.store.manifest import Manifest
     from adapterbank.tasks.predictions import Prediction
@@ -57,6 +60,7 @@ def predict(
     bank: BankOption = "bank",
     base: BaseOption = None,
     device: DeviceOption = "auto",
+    server: ServerOption = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="JSON lines, one an input, with all probabilities.")
     ] = False,
@@ -76,12 +80,22 @@ def predict(
       adapterbank predict answers "Who wrote it?" "It was written by Ada in 1843."
 
       adapterbank predict mrpc --file test.tsv --format glue --out MRPC.tsv
+
+      adapterbank predict support "where is it?" --server http://localhost:8000
     """
     if out is not None and file is None:
         raise ConfigError("--out goes with --file.", "Give --file too, or redirect the output.")
-    from adapterbank.cli.banks import open_bank_engine
+    with ExitStack() as stack:
+        predictor: Using | RemoteTask
+        if server is not None:
+            from adapterbank.cli.remote import RemoteTask, client_of
 
-    with open_bank_engine(bank, base, device).using(task) as predictor:
+            predictor = RemoteTask(stack.enter_context(client_of(server)), task)
+        else:
+            from adapterbank.serving.open import open_bank_engine
+
+            engine = open_bank_engine(bank, base, device)
+            predictor = stack.enter_context(engine.using(task))
         manifest = predictor.manifest
         if form is not None:
             _glue(predictor, form, task, file, out)
@@ -107,7 +121,7 @@ class Row:
         self.answer: Prediction | AdapterBankError | None = None
 
 
-def _answer(predictor: Using, rows: Iterable[Row]) -> Iterator[Row]:
+def _answer(predictor: Using | RemoteTask, rows: Iterable[Row]) -> Iterator[Row]:
     """Rows with their answers, a few hundred at a time."""
     for some in chunks(rows, AT_ONCE):
         good = [row for row in some if not isinstance(row.example, AdapterBankError)]
@@ -124,7 +138,7 @@ def chunks(values: Iterable[T], size: int) -> Iterator[list[T]]:
         yield some
 
 
-def _arguments(texts: list[str], manifest: Manifest) -> Iterator[Row]:
+def _arguments(texts: list[str], manifest: Manifest | Reads) -> Iterator[Row]:
     if manifest.kind != "span" and not manifest.pair:
         yield from (_row(text, manifest) for text in texts)
         return
@@ -138,7 +152,7 @@ def _arguments(texts: list[str], manifest: Manifest) -> Iterator[Row]:
         yield _row(dict(zip(names, pair, strict=True)), manifest)
 
 
-def _lines(manifest: Manifest) -> Iterator[Row]:
+def _lines(manifest: Manifest | Reads) -> Iterator[Row]:
     """Standard input, a text or a JSON object a line."""
     if sys.stdin.isatty():
         print("Reading texts, one a line; end with Ctrl-D.", file=sys.stderr)
@@ -157,7 +171,7 @@ def _json_object(text: str) -> Any:
     return text
 
 
-def _row(value: Any, manifest: Manifest) -> Row:
+def _row(value: Any, manifest: Manifest | Reads) -> Row:
     from adapterbank.tasks.inputs import read_input
 
     values = value if isinstance(value, dict) else {"text": value}
@@ -168,7 +182,11 @@ def _row(value: Any, manifest: Manifest) -> Row:
 
 
 def _rows(
-    file: Path, manifest: Manifest, text_column: str | None, pair_column: str | None, encoding: str
+    file: Path,
+    manifest: Manifest | Reads,
+    text_column: str | None,
+    pair_column: str | None,
+    encoding: str,
 ) -> Iterator[Row]:
     """The rows of a table, with all their columns."""
     from adapterbank.tasks.cells import BadCell, read_text
@@ -260,7 +278,7 @@ def _free(taken: dict[str, Any], **added: str) -> dict[str, str]:
     return {name + "_" * (name in taken): value for name, value in added.items()}
 
 
-def _squad(predictor: Using, file: Path, out: Path | None) -> None:
+def _squad(predictor: Using | RemoteTask, file: Path, out: Path | None) -> None:
     """Questions of a SQuAD file; answers in the official form."""
     from adapterbank.tasks.squad import read_squad, write_predictions
 
@@ -277,7 +295,9 @@ def _squad(predictor: Using, file: Path, out: Path | None) -> None:
         print(f"{len(found):,} answers written to {out}.", file=sys.stderr)
 
 
-def _glue(predictor: Using, form: str, task: str, file: Path | None, out: Path | None) -> None:
+def _glue(
+    predictor: Using | RemoteTask, form: str, task: str, file: Path | None, out: Path | None
+) -> None:
     """GLUE's own unlabelled test file in, the file that its server takes out."""
     from adapterbank.tasks.catalog import find
     from adapterbank.tasks.glue import read_glue_test, write_submission

@@ -34,7 +34,7 @@ def route(
     """
     import json
 
-    from adapterbank.cli.banks import open_bank_engine
+    from adapterbank.serving.open import open_bank_engine
     from adapterbank.serving.which_task import Router
 
     lines = texts or [line.strip() for line in sys.stdin if line.strip()]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from adapterbank.cli.options import BankOption
 from adapterbank.cli.output import JSON_HELP, print_json, print_table
+from adapterbank.cli.remote import ServerOption
 
 if TYPE_CHECKING:
-    from adapterbank.store.store import Store, TaskInfo
+    from adapterbank.store.store import TaskInfo
 
 
 def tasks(
@@ -18,6 +20,7 @@ def tasks(
         str | None, typer.Argument(metavar="[TENANT]", help="Only the tasks of this tenant.")
     ] = None,
     bank: BankOption = "bank",
+    server: ServerOption = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """List the tasks of the bank: versions, kind, labels, score and size.
@@ -27,7 +30,12 @@ def tasks(
       adapterbank tasks
 
       adapterbank tasks --bank s3://models/bank --json
+
+      adapterbank tasks --server http://localhost:8000
     """
+    if server is not None:
+        _show_remote(server, as_json)
+        return
     from adapterbank.errors import AdapterBankError
     from adapterbank.store.store import Store
 
@@ -44,64 +52,56 @@ def tasks(
             {
                 "bank": bank,
                 "base": {"name": store.base.name, "fingerprint": store.base.fingerprint},
-                "tasks": [summary(info) for info in found],
+                "tasks": [info.summary() for info in found],
                 "damaged": damaged,
             }
         )
     else:
-        _show(store, found, damaged, bank)
+        _show(f"{bank}, on {store.base.name}", bank, [info.summary() for info in found])
+        for name, problem in damaged.items():
+            print(f"{name}: {problem}")
 
 
-def summary(info: TaskInfo) -> dict[str, Any]:
-    """One task in a few fields."""
-    manifest = info.manifest
-    return {
-        "task": info.task,
-        "version": info.version.version,
-        "versions": [each.version for each in info.versions],
-        "kind": manifest.kind,
-        "labels": list(manifest.labels),
-        "metric": manifest.metric,
-        "dev": manifest.dev,
-        "test": manifest.test,
-        "method": manifest.method.name,
-        "trained_parameters": manifest.parameters.trained,
-        "percent_of_base": manifest.parameters.percent_of_base,
-        "bytes": info.version.bytes,
-        "published": info.version.published,
-    }
+def _show_remote(server: str, as_json: bool) -> None:
+    """The tasks of a service's tenant."""
+    from adapterbank.cli.remote import client_of
 
-
-def _show(store: Store, found: list[TaskInfo], damaged: dict[str, str], bank: str) -> None:
-    if found:
-        print_table(
-            f"{bank}, on {store.base.name}",
-            ("task", "kind", "labels", "score", "parameters", "MB", "published"),
-            [
-                (
-                    str(info),
-                    info.manifest.kind,
-                    str(len(info.manifest.labels)),
-                    score(info),
-                    f"{info.manifest.parameters.trained:,}",
-                    f"{info.version.bytes / 1e6:.1f}",
-                    info.version.published[:10],
-                )
-                for info in found
-            ],
-            texts=2,
-        )
+    with client_of(server) as client:
+        found = client.tasks()
+    if as_json:
+        print_json({"server": server, "tasks": found})
     else:
-        print(f"{bank} has no tasks yet. Learn one: adapterbank train --help")
-    for name, problem in damaged.items():
-        print(f"{name}: {problem}")
+        _show(server, server, found)
+
+
+def _show(title: str, where: str, found: list[dict[str, Any]]) -> None:
+    if not found:
+        print(f"{where} has no tasks yet. Learn one: adapterbank train --help")
+        return
+    print_table(
+        title,
+        ("task", "kind", "labels", "score", "parameters", "MB", "published"),
+        [
+            (
+                f"{each['task']}@{each['version']}",
+                each["kind"],
+                str(len(each["labels"])),
+                _score(each["metric"], each["dev"], each["test"]),
+                f"{each['trained_parameters']:,}",
+                f"{each['bytes'] / 1e6:.1f}",
+                each["published"][:10],
+            )
+            for each in found
+        ],
+        texts=2,
+    )
 
 
 def score(info: TaskInfo) -> str:
     """The task's score in a word; a score that selection has seen is marked."""
-    manifest = info.manifest
-    scores = manifest.test or manifest.dev
-    if manifest.metric not in scores:
-        return ""
-    seen = "" if manifest.test else " (dev)"
-    return f"{manifest.metric} {scores[manifest.metric]:.3f}{seen}"
+    return _score(info.manifest.metric, info.manifest.dev, info.manifest.test)
+
+
+def _score(metric: str, dev: Mapping[str, float], test: Mapping[str, float]) -> str:
+    scores = test or dev
+    return f"{metric} {scores[metric]:.3f}{'' if test else ' (dev)'}" if metric in scores else ""

@@ -10,6 +10,7 @@ import typer
 
 from adapterbank.cli.options import BankOption, BaseOption, DataOptions, DeviceOption, TaskName
 from adapterbank.cli.output import JSON_HELP, print_classes, print_json, print_table
+from adapterbank.cli.remote import ServerOption
 
 if TYPE_CHECKING:
     from adapterbank.learn import Learnt
@@ -84,6 +85,7 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the same run where it was stopped.")
     ] = False,
+    server: ServerOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Report the data, the time and the size; stop there.")
     ] = False,
@@ -107,9 +109,9 @@ def train(
       adapterbank train mrpc --recipe paper --size 64     (a task of the catalogue)
 
       adapterbank train support --train july.csv --from support@1
+
+      adapterbank train support --train messages.csv --server http://localhost:8000
     """
-    data = rows.load(task, seed)
-    print(f"Read {len(data.train):,} rows to train on. Loading the base …", file=sys.stderr)
     settings: dict[str, Any] = {
         "method": method,
         "size": size,
@@ -130,6 +132,12 @@ def train(
         "note": note,
         "from_version": from_version,
     }
+    if server is not None:
+        settings |= {"even_if_worse": even_if_worse, **rows.options()}
+        _train_there(server, task, rows, settings, as_json)
+        return
+    data = rows.load(task, seed)
+    print(f"Read {len(data.train):,} rows to train on. Loading the base …", file=sys.stderr)
     from adapterbank.bank import Bank
     from adapterbank.cli.progress import follow
     from adapterbank.errors import BankNotFound
@@ -159,9 +167,30 @@ def train(
     entry = home.publish(task, learnt, even_if_worse=even_if_worse)
     next(events, None)  # the result is kept: the run may remove its state
     if as_json:
-        print_json(result(entry, learnt))
+        print_json(learnt.result(entry))
     else:
         show(entry, learnt, data, bank)
+
+
+def _train_there(
+    server: str, task: str, rows: DataOptions, settings: dict[str, Any], as_json: bool
+) -> None:
+    """Send the rows to a service, and wait for what it learns."""
+    from adapterbank.cli.remote import train_there
+    from adapterbank.errors import ConfigError
+
+    if rows.train is None:
+        raise ConfigError("A service learns from a file.", "Name it: --train rows.csv.")
+    for ours, theirs in (("learning_rate", "lr"), ("precision", "store"), ("from_version", "from")):
+        settings[theirs] = settings.pop(ours)
+    found = train_there(server, task, rows.train, settings)
+    if as_json:
+        print_json(found)
+        return
+    scores = found["test"] or found["dev"]
+    said = ", ".join(f"{name} {score:.3f}" for name, score in scores.items())
+    print(f"Kept as {found['task']}@{found['version']}: {said}. Next:")
+    print(f"  adapterbank predict {found['task']} --server {server}")
 
 
 def _look(encoder: Encoder, task: Task, order: Order, as_json: bool) -> None:
@@ -181,31 +210,6 @@ def _look(encoder: Encoder, task: Task, order: Order, as_json: bool) -> None:
                 break
     if as_json:
         print_json(found)
-
-
-def result(entry: Entry, learnt: Learnt) -> dict[str, Any]:
-    """What `--json` prints."""
-    manifest = learnt.manifest
-    return {
-        "task": entry.task,
-        "version": entry.version.version,
-        "kind": manifest.kind,
-        "labels": list(manifest.labels),
-        "metric": manifest.metric,
-        "dev": manifest.dev,
-        "test": manifest.test,
-        "baselines": manifest.baselines,
-        "method": manifest.method.name,
-        "trained_parameters": manifest.parameters.trained,
-        "percent_of_base": manifest.parameters.percent_of_base,
-        "percent_without_embeddings": manifest.parameters.percent_without_embeddings,
-        "temperature": manifest.temperature,
-        "precision": manifest.precision,
-        "bytes": entry.version.bytes,
-        "rows": manifest.data.rows,
-        "seconds": learnt.seconds,
-        "examples_per_second": learnt.examples_per_second,
-    }
 
 
 def show(entry: Entry, learnt: Learnt, task: Task, bank: str) -> None:

@@ -19,6 +19,8 @@ from torch.autograd.function import once_differentiable
 
 from adapterbank.model.dropout import keep_signs
 
+CACHED = 1 << 18  # pairs of places whose scores are worked on at a time: a megabyte
+
 
 @dataclass(frozen=True)
 class Group:
@@ -51,21 +53,27 @@ class Group:
 
 @dataclass(frozen=True)
 class Part:
-    """Where one group stands among all: its vectors, and its pairs of places."""
+    """Some rows and heads of a group, and where they stand among all: few enough that everything
+    done to their scores stays in the processor's cache."""
 
-    batch: int
-    """n · heads."""
+    group: int
+    heads: slice
+    """Which of the group's n · heads."""
     longest: int
     vectors: slice
     pairs: slice
 
     def rows(self, x: Tensor) -> Tensor:
-        """Of all groups' vectors [places, width], this one's: [n · heads, L, width]."""
-        return x[self.vectors].view(self.batch, self.longest, -1)
+        """Of all groups' vectors [places, width], these: [heads, L, width]."""
+        return x[self.vectors].view(-1, self.longest, x.shape[-1])
 
     def square(self, x: Tensor) -> Tensor:
-        """Of all groups' pairs [pairs], this one's: [n · heads, L, L]."""
-        return x[self.pairs].view(self.batch, self.longest, self.longest)
+        """Of all groups' pairs [pairs], these: [heads, L, L]."""
+        return x[self.pairs].view(-1, self.longest, self.longest)
+
+    def scratch(self, x: Tensor) -> Tensor:
+        """Room of as many pairs at the start of x: [heads, L, L]."""
+        return x[: self.pairs.stop - self.pairs.start].view(-1, self.longest, self.longest)
 
 
 class Layout:
@@ -75,6 +83,8 @@ class Layout:
         self.groups, self.tokens, self.heads, self.device = groups, tokens, heads, device
         self.parts = list(self._parts())
         self.pairs = self.parts[-1].pairs.stop
+        self.most = max(part.pairs.stop - part.pairs.start for part in self.parts)
+        """Pairs of the largest part."""
         head = torch.arange(heads)[:, None]
         places = [(group.tokens[:, None] * heads + head).flatten() for group in groups]
         real = torch.cat([group.real_by_head(heads) for group in groups])
@@ -91,21 +101,25 @@ class Layout:
 
     def _parts(self) -> Iterator[Part]:
         vector = pair = 0
-        for group in self.groups:
+        for number, group in enumerate(self.groups):
             rows, longest = group.tokens.shape
-            batch = rows * self.heads
-            ends = vector + batch * longest, pair + batch * longest**2
-            yield Part(batch, longest, slice(vector, ends[0]), slice(pair, ends[1]))
-            vector, pair = ends
+            step = max(1, CACHED // longest**2)
+            for first in range(0, rows * self.heads, step):
+                heads = slice(first, min(first + step, rows * self.heads))
+                count = heads.stop - first
+                ends = vector + count * longest, pair + count * longest**2
+                yield Part(number, heads, longest, slice(vector, ends[0]), slice(pair, ends[1]))
+                vector, pair = ends
 
     def masks(self, window: int | None, dtype: torch.dtype) -> list[Tensor | None]:
-        """Of each group, what is added to its scores: [n · heads or 1, 1 or L, L]."""
+        """Of each part, what is added to its scores: [heads or 1, 1 or L, L]."""
         key = (window, dtype)
         if key not in self._masks:
-            self._masks[key] = [
+            of_groups = [
                 mask if mask is None else self._by_head(mask).to(self.device, dtype)
                 for mask in (group.mask(window) for group in self.groups)
             ]
+            self._masks[key] = [_some_heads(of_groups[p.group], p.heads) for p in self.parts]
         return self._masks[key]
 
     def _by_head(self, mask: Tensor) -> Tensor:
@@ -178,21 +192,22 @@ class PackedAttention(torch.autograd.Function):
     ) -> Tensor:
         layout = bounds.layout(query.shape[1], query.device)
         q, k, v = (layout.gather(x) for x in (query, key, value))
-        attended = q.new_empty(layout.pairs)
+        attended, out = q.new_empty(layout.pairs), torch.empty_like(v)
+        dropped, rise = q.new_empty(layout.most if dropout else 0), 1.0
+        if dropout:  # the signs of what was attended keep what was dropped
+            signs, rise = keep_signs(attended.shape, dropout, attended.dtype)
+            signs = signs.to(attended.device)
         for part, mask in zip(layout.parts, layout.masks(window, q.dtype), strict=True):
-            scores = part.square(attended)
+            scores = kept = part.square(attended)
             if mask is None:
                 _product(part.rows(q), part.rows(k).mT, scores, scale)
             else:
                 torch.baddbmm(mask, part.rows(q), part.rows(k).mT, alpha=scale, out=scores)
             torch.softmax(scores, -1, out=scores)
-        dropped, rise = attended, 1.0
-        if dropout:  # the signs of what was attended keep what was dropped
-            signs, rise = keep_signs(attended.shape, dropout, attended.dtype)
-            dropped = attended.mul_(signs.to(attended.device)).relu()
-        out = torch.empty_like(v)
-        for part in layout.parts:
-            _product(part.square(dropped), part.rows(v), part.rows(out), rise)
+            if dropout:
+                kept = part.scratch(dropped)
+                torch.clamp_min(scores.mul_(part.square(signs)), 0, out=kept)
+            _product(kept, part.rows(v), part.rows(out), rise)
         ctx.layout, ctx.scale, ctx.rise, ctx.dropout = layout, scale, rise, dropout
         ctx.save_for_backward(q, k, v, attended)
         return layout.scatter(out)
@@ -205,24 +220,27 @@ class PackedAttention(torch.autograd.Function):
         d_out = layout.gather(gradient)
         if layout.real is not None:
             d_out.mul_(layout.real)  # places past the end give nothing back
-        dropped = attended.relu() if ctx.dropout else attended
-        d_scores, d_value = torch.empty_like(attended), torch.empty_like(v)
+        d_query, d_key, d_value = (torch.empty_like(x) for x in (q, k, v))
+        room, more = (q.new_empty(layout.most) for _ in range(2))
         for part in layout.parts:
-            _product(part.rows(d_out), part.rows(v).mT, part.square(d_scores))
-            _product(part.square(dropped).mT, part.rows(d_out), part.rows(d_value), ctx.rise)
-        if ctx.dropout:
-            torch.ops.aten.threshold_backward.grad_input(d_scores, attended, 0, grad_input=d_scores)
-            attended = torch.abs(attended, out=dropped)
-        for part in layout.parts:
-            d, y = part.square(d_scores), part.square(attended)
+            y, d = part.square(attended), part.scratch(room)
+            _product(part.rows(d_out), part.rows(v).mT, d)
+            if ctx.dropout:
+                kept = torch.clamp_min(y, 0, out=part.scratch(more))
+                _product(kept.mT, part.rows(d_out), part.rows(d_value), ctx.rise)
+                torch.ops.aten.threshold_backward.grad_input(d, y, 0, grad_input=d)
+                y = torch.abs(y, out=kept)
+            else:
+                _product(y.mT, part.rows(d_out), part.rows(d_value), ctx.rise)
             torch._softmax_backward_data(d, y, -1, y.dtype, grad_input=d)
-        d_query, d_key = torch.empty_like(q), torch.empty_like(k)
-        for part in layout.parts:
-            d = part.square(d_scores)
             _product(d, part.rows(k), part.rows(d_query), ctx.scale * ctx.rise)
             _product(d.mT, part.rows(q), part.rows(d_key), ctx.scale * ctx.rise)
         found = (layout.scatter(d) for d in (d_query, d_key, d_value))
         return *found, None, None, None, None
+
+
+def _some_heads(mask: Tensor | None, heads: slice) -> Tensor | None:
+    return mask if mask is None or len(mask) == 1 else mask[heads]
 
 
 def _product(a: Tensor, b: Tensor, out: Tensor, scale: float = 1.0) -> None:

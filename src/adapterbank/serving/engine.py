@@ -183,10 +183,18 @@ def open_engine(
     device: str = "auto",
     lock: threading.RLock | None = None,
     memory: int = MEMORY,
+    threads: int = 0,
 ) -> Engine:
     """An engine on a store. `load` gives the store's base in torch; it is called if it is needed,
     perhaps several times. `lock` is held by whoever has it."""
-    passes = Passes(store.base.fingerprint, load, lock=lock, memory=memory, onnx=on_cpu(device))
+    passes = Passes(
+        store.base.fingerprint,
+        load,
+        lock=lock,
+        memory=memory,
+        threads=threads,
+        onnx=on_cpu(device),
+    )
     return Engine(store, passes, memory)
 
 

@@ -8,22 +8,24 @@ to none of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adapterbank.errors import AdapterBankError, DataError
+from adapterbank.errors import AdapterBankError, BankError, DataError, PackageError
 from adapterbank.serving.engine import Engine
 from adapterbank.store.manifest import Manifest
 from adapterbank.store.statistics import Statistics, read_statistics
+from adapterbank.tasks.predictions import Prediction
 
 # How far below a task's mean cosine its own texts still are, in deviations: 19 of 20 are nearer.
 FAR = 2.0
 # How many independent directions a cosine stands for: it turns differences into chances.
 DIRECTIONS = 24.0
+KEPT = 20_000  # versions whose statistics are remembered
 
 
 @dataclass(frozen=True)
@@ -54,31 +56,43 @@ class Router:
         """Of each input the likely tasks, the likeliest first; none if it is like no task's texts.
         An input that cannot be read has its error in its place."""
         names = list(self.engine.store.tasks() if tasks is None else tasks)
+        embedded = self.engine.answer([(None, value) for value in inputs])
+        return self.among(inputs, embedded, names, most)
+
+    def among(
+        self, inputs: Sequence[Any], embedded: Sequence[Prediction], names: Sequence[str], most: int
+    ) -> list[list[Route] | AdapterBankError]:
+        """The same for inputs whose embeddings are known."""
         found: list[list[Route] | AdapterBankError] = []
-        for value, answer in zip(
-            inputs, self.engine.answer([(None, value) for value in inputs]), strict=True
-        ):
+        statistics: dict[bool, dict[str, Statistics]] = {}
+        for value, answer in zip(inputs, embedded, strict=True):
             if answer.embedding is None:
                 found.append(answer.error or DataError("The input has no embedding."))
                 continue
             pair = isinstance(value, Mapping) and len(value) > 1
             vector = np.array(answer.embedding, np.float32)
-            found.append(nearest(vector, self._statistics(names, pair, len(vector)), most))
+            if pair not in statistics:
+                statistics[pair] = dict(self._statistics(names, pair, len(vector)))
+            found.append(nearest(vector, statistics[pair], most))
         return found
 
-    def _statistics(self, names: Iterable[str], pair: bool, width: int) -> dict[str, Statistics]:
+    def _statistics(
+        self, names: Iterable[str], pair: bool, width: int
+    ) -> Iterator[tuple[str, Statistics]]:
         """Of the tasks that read such inputs and have any."""
-        store, seen = self.engine.store, {}
+        store = self.engine.store
         for name in names:
-            entry = store.find(name)
-            key = (entry.task, entry.version.package)
-            seen[key] = self._known.get(key) or _read(store.manifest(entry), width)
-        self._known = seen
-        return {
-            task: known.statistics
-            for (task, _), known in seen.items()
-            if known.statistics is not None and known.reads_pairs == pair
-        }
+            try:
+                entry = store.find(name)
+                key = (entry.task, entry.version.package)
+                known = self._known.get(key) or _read(store.manifest(entry), width)
+            except (BankError, PackageError):  # gone since, or damaged: it answers nothing
+                continue
+            self._known[key] = known
+            if len(self._known) > KEPT:
+                self._known.pop(next(iter(self._known)))
+            if known.statistics is not None and known.reads_pairs == pair:
+                yield entry.task, known.statistics
 
 
 def _read(manifest: Manifest, width: int) -> _Known:

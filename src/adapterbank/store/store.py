@@ -26,10 +26,11 @@ from adapterbank.errors import BankError, BankNotFound, PackageError, TaskNotFou
 from adapterbank.store.files import Files, LocalFiles, make_folders, open_files
 from adapterbank.store.manifest import BaseRecord, Manifest
 from adapterbank.store.names import check_name, check_tenant, is_name, split_name, split_reference
-from adapterbank.store.package import Package, Packed, pack, unpack, unpack_manifest
+from adapterbank.store.package import MANIFEST, Package, Packed, pack, unpack, unpack_manifest
 from adapterbank.store.record import MAX_BYTES, NOTHING, Record, Version, now_text
 from adapterbank.store.schema import decode
 from adapterbank.store.sealed import seal, unseal
+from adapterbank.store.weights import WEIGHTS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -73,6 +74,25 @@ class TaskInfo:
 
     def __str__(self) -> str:
         return f"{self.task}@{self.version.version}"
+
+    def summary(self) -> dict[str, Any]:
+        """The task in a few fields, for JSON."""
+        manifest = self.manifest
+        return {
+            "task": self.task,
+            "version": self.version.version,
+            "versions": [each.version for each in self.versions],
+            "kind": manifest.kind,
+            "labels": list(manifest.labels),
+            "metric": manifest.metric,
+            "dev": manifest.dev,
+            "test": manifest.test,
+            "method": manifest.method.name,
+            "trained_parameters": manifest.parameters.trained,
+            "percent_of_base": manifest.parameters.percent_of_base,
+            "bytes": self.version.bytes,
+            "published": self.version.published,
+        }
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: the manifest with the bank's own knowledge."""
@@ -150,9 +170,11 @@ class Store:
 
     def runs(self, name: str) -> Path:
         """A folder of this machine for the state of runs that are not finished."""
-        return self._local() / ".runs" / Path(*split_name(name))
+        return self.local / ".runs" / Path(*split_name(name))
 
-    def _local(self) -> Path:
+    @property
+    def local(self) -> Path:
+        """A folder of this machine that goes with the bank: the bank itself, if it is one."""
         if isinstance(self.files, LocalFiles):
             return self.files.local
         cache = os.environ.get("ADAPTERBANK_CACHE") or Path.home() / ".cache" / "adapterbank"
@@ -251,6 +273,17 @@ class Store:
                 f"({self.base.fingerprint})."
             )
         return package
+
+    def packed(self, entry: Entry) -> Packed:
+        """A version as the bytes of its files, with every check."""
+        opener = self.opener(entry)
+        found = {}
+        for name in (WEIGHTS, MANIFEST):
+            with opener(name) as file:
+                found[name] = file.read()
+        packed = Packed(unpack_manifest(opener, entry.version.package), found)
+        packed.unpack()
+        return packed
 
     def opener(self, entry: Entry) -> Callable[[str], BufferedIOBase]:
         """A function that opens a file of a version by name."""

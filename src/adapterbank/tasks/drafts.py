@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import insort
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,18 +17,26 @@ from adapterbank.tasks.task import Example, Label
 SKIP = "Mend the data, or leave such rows out with --skip-bad (skip_bad=True)."
 
 
+LISTED = 100  # bad rows of a source that are told of one by one
+
+
 @dataclass
 class BadRows:
-    """The bad rows of one source: the first in full, the others counted."""
+    """The bad rows of one source: the first in full, some by their number, all counted."""
 
     first: BadCell | None = None
     number: int = 0
     where: str = ""
     sorts: Counter[str] = field(default_factory=Counter)
+    listed: list[tuple[int, str]] = field(default_factory=list)
+    """Numbers of the first of them, and what is wrong with each."""
 
     def add(self, number: int, where: str, problem: BadCell) -> None:
         """One more."""
         self.sorts[problem.sort] += 1
+        if len(self.listed) < LISTED or number < self.listed[-1][0]:
+            insort(self.listed, (number, str(problem)))
+            del self.listed[LISTED:]
         if self.first is None or number < self.number:
             self.first, self.number, self.where = problem, number, where
 
@@ -60,9 +69,9 @@ class Draft:
     lines: array[int] = field(default_factory=lambda: array("q"))
 
 
-def read_draft(rows: Rows, columns: Columns) -> Draft:
-    """All rows with their texts checked and their labels as they stand."""
-    draft = Draft(rows)
+def read_draft(rows: Rows, columns: Columns, bad: BadRows | None = None) -> Draft:
+    """All rows with their texts checked and their labels as they stand. `bad` takes the others."""
+    draft = Draft(rows, bad or BadRows())
     for row in rows.with_unreadable():
         try:
             text, pair = read_texts(row, columns)

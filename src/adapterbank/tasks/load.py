@@ -10,7 +10,7 @@ from typing import cast
 from adapterbank.errors import ConfigError, DataError
 from adapterbank.tasks.cells import BadCell, counted, find_separator, listing, read_cell
 from adapterbank.tasks.columns import Columns, find_columns, infer_kind, need_column
-from adapterbank.tasks.drafts import finish, read_draft, read_texts
+from adapterbank.tasks.drafts import BadRows, finish, read_draft, read_texts
 from adapterbank.tasks.labels import LabelNames, label_reader, label_space, names_by_code
 from adapterbank.tasks.rows import Rows
 from adapterbank.tasks.sources import GIVEN, Source, local_file, open_rows
@@ -36,11 +36,13 @@ def load_task(
     seed: int = 0,
     metric: str = "",
     skip_bad: bool = False,
+    bad: BadRows | None = None,
 ) -> Task:
     """Read a task. What is not given is found, and what was found is in the task's notes.
 
     Without `dev`, rows are cut from train for it, and for `test` unless that is given.
     A bad row is an error that names the first and counts the others, or left out by `skip_bad`.
+    The bad rows of train are in `bad` then.
     """
     if kind is not None and kind not in (*KINDS, PAIR_KIND):
         raise ConfigError(f"kind is {kind!r}. Choose from: {', '.join((*KINDS, PAIR_KIND))}.")
@@ -60,7 +62,7 @@ def load_task(
         label=label_column,
         pairs=True if kind == PAIR_KIND else None,
     )
-    draft = read_draft(rows, columns)
+    draft = read_draft(rows, columns, bad)
     known = infer_kind(draft.cells, columns.label)
     if kind:
         known = "classification" if kind == PAIR_KIND else cast(Kind, kind)

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from adapterbank.errors import TrainingDiverged
 from adapterbank.model.dropout import cheap_dropout
+from adapterbank.model.frozen_products import frozen_products
 from adapterbank.model.task_model import TaskModel
 from adapterbank.tasks.batches import cut, length_grouped, shuffled
 from adapterbank.tasks.metrics import LOWER_IS_BETTER
@@ -169,6 +170,7 @@ class Run:
         with ExitStack() as stack:
             stack.enter_context(self.model.packing())
             stack.enter_context(cheap_dropout(self.model))
+            stack.enter_context(frozen_products(self.model))
             if self.recipe.checkpointing:
                 stack.enter_context(self.model.recomputing())
             yield

@@ -1,0 +1,279 @@
+"""A bank behind an HTTP service, with the verbs of one at hand.
+
+bank = Client("http://localhost:8000", key="ab_…")
+bank.learn("spam", "sms.csv")
+bank.predict("spam", ["win a prize now"])
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+from adapterbank import errors
+from adapterbank.errors import AdapterBankError, ComputeError, DataError, ServiceError
+from adapterbank.serving.which_task import Route
+from adapterbank.tasks.predictions import Prediction
+
+KEY = "ADAPTERBANK_KEY"
+AT_ONCE = 256  # inputs a request
+SECONDS = 60.0
+TRIES = 60  # to reach a service that is gone, a second apart
+CODES: dict[str, type[AdapterBankError]] = {
+    "unauthorized": errors.Unauthorized,
+    "forbidden": errors.Forbidden,
+    "not_found": errors.TaskNotFound,
+    "too_large": errors.TooLarge,
+    "busy": errors.Busy,
+    "invalid": errors.DataError,
+    "wrong_base": errors.WrongBase,
+    "package_damaged": errors.PackageError,
+}
+
+
+class Client:
+    """A service and a key for it (else $ADAPTERBANK_KEY)."""
+
+    def __init__(self, url: str, key: str | None = None, *, seconds: float = SECONDS) -> None:
+        key = os.environ.get(KEY) if key is None else key
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._http.close()
+
+    # --- asking
+
+    def predict(self, task: str, inputs: Sequence[Any]) -> list[Prediction]:
+        """Answers of `task` or `task@3`, one an input. An input that cannot be read has its error
+        in its place."""
+        found: list[Prediction] = []
+        for first in range(0, len(inputs), AT_ONCE):
+            some = list(inputs[first : first + AT_ONCE])
+            answer = self._json("POST", f"/v1/tasks/{task}/predict", json={"inputs": some})
+            found += [_prediction(each) for each in answer["predictions"]]
+        return found
+
+    def predict_mixed(self, inputs: Sequence[tuple[str | None, Any]]) -> list[Prediction]:
+        """Answers for inputs of any tasks in any order. None for a task gives the embedding of the
+        bare encoder."""
+        rows = [{"task": task, "input": each} for task, each in inputs]
+        answer = self._json("POST", "/v1/predict", json={"inputs": rows})
+        return [_prediction(each) for each in answer["predictions"]]
+
+    def predict_all(self, text: Any, tasks: Iterable[str] | None = None) -> dict[str, Prediction]:
+        """What every task says of one input, or those named."""
+        names = [each["task"] for each in self.tasks()] if tasks is None else list(tasks)
+        return dict(zip(names, self.predict_mixed([(n, text) for n in names]), strict=True))
+
+    def route(self, text: Any, most: int = 3) -> list[Route]:
+        """The tasks that an input is likely meant for, the likeliest first."""
+        answer = self._json("POST", "/v1/route", json={"inputs": [text], "most": most})
+        (found,) = answer["routes"]
+        if isinstance(found, Mapping):
+            raise _error(found["error"])
+        return [Route(**each) for each in found]
+
+    # --- learning
+
+    def inspect(self, file: str | Path, **options: Any) -> dict[str, Any]:
+        """What a file holds, and what would be learnt from it."""
+        with _form({"file": file}, options) as form:
+            return self._json("POST", "/v1/inspect", **form)
+
+    def train(
+        self,
+        task: str,
+        file: str | Path,
+        *,
+        dev: str | Path | None = None,
+        test: str | Path | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Send labelled rows; the job that learns them. Options are those of
+        `adapterbank train`, by name."""
+        with _form({"file": file, "dev": dev, "test": test}, options) as form:
+            return self._json("POST", f"/v1/tasks/{task}/train", **form)
+
+    def learn(self, task: str, file: str | Path, **options: Any) -> dict[str, Any]:
+        """The same, and wait for its end: what was learnt."""
+        job = self.train(task, file, **options)
+        for event in self.follow(job["id"]):
+            if event["event"] == "job":
+                job = event
+        return finished(job)
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """The tenant's jobs, the newest first."""
+        found: list[dict[str, Any]] = self._json("GET", "/v1/jobs")["jobs"]
+        return found
+
+    def job(self, id: str) -> dict[str, Any]:
+        """One job."""
+        return self._json("GET", f"/v1/jobs/{id}")
+
+    def follow(self, id: str) -> Iterator[dict[str, Any]]:
+        """What happens to a job until its end, as it happens. A connection that is lost is made
+        again."""
+        last, lost = "", 0
+        while True:
+            headers = {"Last-Event-ID": last} if last else {}
+            try:
+                for number, kind, data in self._stream(f"/v1/jobs/{id}/events", headers):
+                    last, lost = number or last, 0
+                    yield {"event": kind, **data} if kind else data
+                    if kind == "job" and data["state"] not in ("queued", "running"):
+                        return
+            except ServiceError:
+                lost += 1
+                if lost == TRIES:
+                    raise
+            time.sleep(1.0)
+
+    def cancel(self, id: str) -> dict[str, Any]:
+        """End a job."""
+        return self._json("POST", f"/v1/jobs/{id}/cancel")
+
+    # --- looking and changing
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """Every task of the tenant."""
+        found: list[dict[str, Any]] = []
+        after: str | None = ""
+        while after is not None:
+            page = self._json("GET", "/v1/tasks", params={"after": after})
+            found += page["tasks"]
+            after = page["next"]
+        return found
+
+    def show(self, task: str) -> dict[str, Any]:
+        """Everything that is known of a task."""
+        return self._json("GET", f"/v1/tasks/{task}")
+
+    def rollback(self, task: str, version: int) -> None:
+        """Make another version the current one."""
+        self._json("POST", f"/v1/tasks/{task}/rollback", json={"version": version})
+
+    def remove(self, task: str, *, purge: bool = False) -> None:
+        """Take a task out; with `purge` its bytes are deleted too."""
+        self._json("DELETE", f"/v1/tasks/{task}", params={"purge": str(purge).lower()})
+
+    # --- carrying
+
+    def export(self, task: str, path: str | Path) -> None:
+        """A task as a .tar.gz."""
+        path = Path(path)
+        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        try:
+            with partial.open("wb") as file, self._sent("GET", f"/v1/tasks/{task}/package") as got:
+                for piece in got.iter_bytes():
+                    file.write(piece)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def import_(self, path: str | Path, task: str) -> int:
+        """Take in a .tar.gz as the task's next version; its number."""
+        with Path(path).open("rb") as file:
+            answer = self._json("POST", f"/v1/tasks/{task}/package", content=file)
+        return int(answer["version"])
+
+    # --- the wire
+
+    def _json(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+        with self._sent(method, path, **request) as response:
+            found: dict[str, Any] = json.loads(response.read())
+            return found
+
+    @contextmanager
+    def _sent(self, method: str, path: str, **request: Any) -> Iterator[httpx.Response]:
+        try:
+            with self._http.stream(method, path, **request) as response:
+                if response.is_error:
+                    raise _refused(response)
+                yield response
+        except httpx.HTTPError as error:
+            raise ServiceError(
+                f"The service at {self._http.base_url} cannot be reached: {error}.",
+                "Check that it runs: adapterbank serve.",
+            ) from error
+
+    def _stream(
+        self, path: str, headers: dict[str, str]
+    ) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """Number, kind and data of each server-sent event."""
+        number = kind = data = ""
+        timeout = httpx.Timeout(SECONDS)
+        with self._sent("GET", path, headers=headers, timeout=timeout) as response:
+            for line in response.iter_lines():
+                field, _, value = line.partition(": ")
+                if field == "id":
+                    number = value
+                elif field == "event":
+                    kind = value
+                elif field == "data":
+                    data = value
+                elif not line and data:
+                    yield number, kind, json.loads(data)
+                    number = kind = data = ""
+
+
+def finished(job: Mapping[str, Any]) -> dict[str, Any]:
+    """What a job that is over has learnt; its error, if it has failed."""
+    if job["state"] == "done":
+        return dict(job["result"])
+    if job["state"] == "cancelled":
+        raise ComputeError("The job was cancelled.")
+    raise ComputeError(job["error"]["message"], job["error"]["hint"])
+
+
+@contextmanager
+def _form(files: Mapping[str, str | Path | None], options: Mapping[str, Any]) -> Iterator[Any]:
+    """Files and options as a form, the files open meanwhile."""
+    with ExitStack() as stack:
+        opened = {}
+        for name, file in files.items():
+            if file is not None:
+                if not Path(file).is_file():
+                    raise DataError(f"There is no file {file}.", "Check the path.")
+                opened[name] = (Path(file).name, stack.enter_context(Path(file).open("rb")))
+        given = {name: each for name, each in options.items() if each is not None}
+        yield {"files": opened, "data": {"options": json.dumps(given)}}
+
+
+def _prediction(found: dict[str, Any]) -> Prediction:
+    if "error" in found:
+        return Prediction(error=_error(found["error"]))
+    known = {each.name for each in fields(Prediction)}
+    values = {name: value for name, value in found.items() if name in known}
+    for name in ("labels", "embedding"):
+        if name in values:
+            values[name] = tuple(values[name])
+    return Prediction(**values)
+
+
+def _error(found: Mapping[str, str]) -> AdapterBankError:
+    kind = CODES.get(found.get("code", ""), ServiceError)
+    return kind(found.get("message", ""), found.get("hint", ""))
+
+
+def _refused(response: httpx.Response) -> AdapterBankError:
+    try:
+        return _error(json.loads(response.read())["error"])
+    except (ValueError, KeyError, TypeError):
+        return ServiceError(f"The service answered with status {response.status_code}.")

@@ -1,0 +1,77 @@
+"""Work on what a client has sent, in a process of its own: bounded in memory and in time.
+
+Reading a hostile file can at worst end that process, and never holds up those who ask the service
+for answers.
+"""
+
+from __future__ import annotations
+
+import resource
+import secrets
+import threading
+from pathlib import Path
+from typing import Any
+
+from adapterbank import errors
+from adapterbank.compute.local import LocalCompute
+from adapterbank.compute.protocol import Work
+from adapterbank.errors import AdapterBankError, Busy, DataError, ServiceError
+
+SECONDS = 120.0
+AT_ONCE = 2
+WAITING = 16
+
+
+class Apart:
+    """Runs one module's work at a time in fresh processes, a few beside each other."""
+
+    def __init__(self) -> None:
+        self._compute = LocalCompute(processes=1, threads=1, nice=5)
+        self._room = threading.BoundedSemaphore(AT_ONCE)
+        self._queue = threading.BoundedSemaphore(AT_ONCE + WAITING)
+
+    def call(self, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """What the module's `work` returns. Its errors are raised here as they were there."""
+        if not self._queue.acquire(blocking=False):
+            raise Busy("Too many files are being looked at.", "Try again in a moment.")
+        try:
+            with self._room:
+                return self._call(module, arguments)
+        finally:
+            self._queue.release()
+
+    def _call(self, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        id = secrets.token_hex(8)
+        timer = threading.Timer(SECONDS, self._compute.cancel, [id])
+        timer.daemon = True
+        timer.start()
+        try:
+            for event in self._compute.run([Work(id, module, arguments)]):
+                if event.kind == "done":
+                    return event.payload
+                if event.kind == "failed":
+                    raise raised(event.payload, str(Path(arguments["file"]).parent))
+        finally:
+            timer.cancel()
+        raise DataError(f"Reading it took longer than {SECONDS:.0f} seconds.", "Send less.")
+
+
+def raised(payload: dict[str, Any], folder: str) -> AdapterBankError:
+    """The error that a worker has told of; one that is not for people becomes a plain one. The
+    place of our files, `folder`, is left out of it."""
+    kind = getattr(errors, str(payload["kind"]), None)
+    if isinstance(kind, type) and issubclass(kind, AdapterBankError):
+        said = (str(payload[name]).replace(f"{folder}/", "") for name in ("message", "hint"))
+        found: AdapterBankError = kind(*said)
+        return found
+    if payload["kind"] in ("WorkerDied", "MemoryError"):
+        return DataError("Reading it took more memory than it may.", "Send less.")
+    return ServiceError("Something went wrong here.")
+
+
+def bound_memory(size: int) -> None:
+    """Called in the worker: it may not grow by more than so many bytes. (Linux alone has this.)"""
+    own = Path("/proc/self/statm")
+    if own.is_file():
+        now = int(own.read_text("ascii").split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (now + size, now + size))

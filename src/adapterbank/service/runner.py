@@ -1,0 +1,242 @@
+"""Runs what waits in the table of jobs: each in a process of its own, a few at a time.
+
+If a job's process or the service dies, the job goes on from its last saved state; after a few such
+deaths it counts as failed. The uploaded data of a job is deleted when it is over.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import secrets
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from adapterbank.compute.protocol import Compute, Event, Work
+from adapterbank.errors import BankError, Busy
+from adapterbank.service.apart import raised
+from adapterbank.service.auth import Caller
+from adapterbank.service.jobs import Job, JobTable
+from adapterbank.store.names import DEFAULT_TENANT
+
+TRIES = 3  # a job whose process dies this often has failed
+NICE = 10
+log = logging.getLogger("adapterbank.jobs")
+
+
+class Jobs:
+    """The jobs of a service. One process at a time has a state folder."""
+
+    def __init__(
+        self,
+        state: Path,
+        bank: str,
+        base: str | None = None,
+        *,
+        compute: Compute,
+        at_once: int = 1,
+    ) -> None:
+        self.bank, self.base, self.at_once = bank, base, at_once
+        self.data = state / "data"
+        self.data.mkdir(parents=True, exist_ok=True)
+        self._lock_file = _locked(state)
+        self.table = JobTable(state / "jobs.sqlite")
+        self._compute = compute
+        self._changed = threading.Condition()
+        self._running: set[str] = set()
+        self._closing = False
+        self._watchers: list[Callable[[str], None]] = []
+        for job in self.table.running():  # the service died as they ran
+            self._try_again(job)
+        self._sweep()
+        self._thread = threading.Thread(target=self._work, name="jobs", daemon=True)
+        self._thread.start()
+
+    # --- from clients
+
+    def folder(self, id: str) -> Path:
+        """Where a job's files are."""
+        return self.data / id
+
+    def new_folder(self) -> Path:
+        """A folder for the files of a job that is about to be; its name is the job's id."""
+        folder = self.data / secrets.token_hex(12)
+        folder.mkdir()
+        return folder
+
+    def check_room(self, caller: Caller) -> None:
+        """Refuse a tenant that has enough waiting."""
+        if self.table.waiting(caller.tenant) >= caller.quotas.waiting_jobs:
+            raise Busy(
+                f"{caller.quotas.waiting_jobs} jobs are waiting; no more are taken.",
+                "Wait for one to end, or cancel one.",
+            )
+
+    def add(self, folder: Path, caller: Caller, task: str, request: Mapping[str, Any]) -> Job:
+        """Take a job on, with the files in its folder. When this returns, it is kept."""
+        with self._changed:  # counted and added in one piece
+            self.check_room(caller)
+            most = {"rows": caller.quotas.rows, "at_once": caller.quotas.jobs}
+            job = self.table.add(folder.name, caller.tenant, task, {**request, **most})
+            self._changed.notify_all()
+        for old in self.table.forget_old(caller.tenant):
+            shutil.rmtree(self.folder(old), ignore_errors=True)
+        return job
+
+    def cancel(self, id: str, tenant: str) -> Job:
+        """End a job, waiting or running; one that is over stays as it is."""
+        self.table.get(id, tenant)
+        job = self.table.ask_to_cancel(id)
+        self._compute.cancel(id)
+        if job.state == "cancelled":
+            self._clear(job)
+        self._told(id)
+        return job
+
+    def purge(self, tenant: str, task: str) -> None:
+        """Delete everything of a task's jobs, running ones included."""
+        for job in self.table.of(tenant, most=-1):
+            if job.task == task and not job.over:
+                self.cancel(job.id, tenant)
+        with self._changed:
+            self._changed.wait_for(
+                lambda: all(
+                    self.table.get(id).task != task or self.table.get(id).tenant != tenant
+                    for id in self._running
+                ),
+                timeout=10,
+            )
+        for id in self.table.purge(tenant, task):
+            shutil.rmtree(self.folder(id), ignore_errors=True)
+
+    def watch(self, watcher: Callable[[str], None]) -> None:
+        """Call it with a job's id whenever something happens to one."""
+        self._watchers.append(watcher)
+
+    def close(self) -> None:
+        """Stop, and keep every job: those that run go on when the service is back."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+            running = list(self._running)
+        for id in running:
+            self._compute.cancel(id)
+        self._thread.join()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._running, timeout=30)
+        self.table.close()
+        self._lock_file.close()
+
+    # --- running
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                if self._closing:
+                    return
+                job = self.table.take() if len(self._running) < self.at_once else None
+                if job is None:
+                    self._changed.wait(timeout=60)
+                    continue
+                self._running.add(job.id)
+            threading.Thread(target=self._run, args=(job,), daemon=True).start()
+
+    def _run(self, job: Job) -> None:
+        self._told(job.id)
+        try:
+            for event in self._compute.run([self._work_of(job)]):
+                self._see(job, event)
+        except Exception:
+            log.exception("job %s", job.id)
+            self._end(job, "failed", {"message": "Something went wrong here.", "hint": ""})
+        finally:
+            with self._changed:
+                self._running.discard(job.id)
+                self._changed.notify_all()
+
+    def _work_of(self, job: Job) -> Work:
+        arguments = job.request | {
+            "bank": self.bank,
+            "base": self.base,
+            "task": full_name(job.tenant, job.task),
+            "folder": str(self.folder(job.id)),
+        }
+        return Work(job.id, "adapterbank.service.train_work", arguments)
+
+    def _see(self, job: Job, event: Event) -> None:
+        if event.kind == "event":
+            self.table.add_event(job.id, event.payload)
+            self._told(job.id)
+        elif event.kind == "done":
+            result = event.payload | {"task": job.task}
+            self._end(job, "done", result)
+        elif event.kind == "failed":
+            self._failed(job, event.payload)
+        elif event.kind == "cancelled":
+            if self.table.get(job.id).cancel:
+                self._end(job, "cancelled")
+            else:  # the service is going down
+                self.table.put_back(job.id, uncounted=True)
+
+    def _failed(self, job: Job, payload: dict[str, Any]) -> None:
+        log.warning("job %s: %s\n%s", job.id, payload["message"], payload["stderr"])
+        if self.table.get(job.id).cancel:
+            self._end(job, "cancelled")
+        elif payload["kind"] == "WorkerDied":
+            self._try_again(job)
+        else:
+            error = raised(payload, str(self.folder(job.id)))
+            self._end(job, "failed", {"message": error.message, "hint": error.hint})
+
+    def _try_again(self, job: Job) -> None:
+        if job.cancel:
+            self._end(job, "cancelled")
+        elif job.tries >= TRIES:
+            message = f"Its process died {TRIES} times."
+            hint = "Use a smaller batch or a shorter maximum length, if memory may be the reason."
+            self._end(job, "failed", {"message": message, "hint": hint})
+        else:
+            self.table.put_back(job.id)
+            self._told(job.id)
+
+    def _end(self, job: Job, state: Any, outcome: dict[str, Any] | None = None) -> None:
+        if self.table.end(job.id, state, outcome):
+            self._clear(job)
+        self._told(job.id)
+
+    def _clear(self, job: Job) -> None:
+        """The data that was sent is not kept longer than it is needed, unless that was asked."""
+        if not job.request.get("keep_data"):
+            shutil.rmtree(self.folder(job.id), ignore_errors=True)
+
+    def _told(self, id: str) -> None:
+        for watcher in self._watchers:
+            watcher(id)
+
+    def _sweep(self) -> None:
+        """Remove what was being uploaded, or was over, when the service died."""
+        for folder in self.data.iterdir():
+            rows = self.table.find(folder.name)
+            if rows is None or (rows.over and not rows.request.get("keep_data")):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def full_name(tenant: str, task: str) -> str:
+    """A tenant's task as the bank names it."""
+    return task if tenant == DEFAULT_TENANT else f"{tenant}/{task}"
+
+
+def _locked(state: Path) -> Any:
+    file = (state / "lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise BankError(
+            "Another service has these jobs already.",
+            "Give this one a state folder of its own (--state), or none of the jobs (--no-jobs).",
+        ) from None
+    return file

@@ -1,0 +1,203 @@
+"""A running service: bank and engine, the queue in front of them, jobs, keys and counters."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+from adapterbank.compute.local import LocalCompute
+from adapterbank.errors import AdapterBankError, Busy, ServiceError, TaskNotFound
+from adapterbank.service.apart import Apart
+from adapterbank.service.auth import Caller, Keys
+from adapterbank.service.limits import ANSWER_SECONDS
+from adapterbank.service.metrics import Metrics
+from adapterbank.service.runner import NICE, Jobs, full_name
+from adapterbank.serving.batcher import Answered, Batcher
+from adapterbank.serving.engine import Engine
+from adapterbank.serving.which_task import Route, Router
+from adapterbank.store.names import split_reference
+from adapterbank.store.store import TaskInfo
+from adapterbank.tasks.predictions import Prediction
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a service is to be run."""
+
+    state: Path
+    """Where jobs and uploads are kept on this machine."""
+    base: str | None = None
+    """The bank's base where it is now, if not where the bank says."""
+    jobs: bool = True
+    jobs_at_once: int = 1
+    job_threads: int | None = None
+    loopback: bool = True
+    """Whether it can be reached from this machine alone."""
+
+
+class Service:
+    """Everything that routes need."""
+
+    def __init__(self, engine: Engine, settings: Settings) -> None:
+        self.engine, self.store, self.settings = engine, engine.store, settings
+        self.keys, self.metrics, self.apart = Keys(self.store), Metrics(), Apart()
+        self.ready = threading.Event()
+        self.jobs: Jobs | None = None
+        settings.state.mkdir(parents=True, exist_ok=True)
+        self.uploads = settings.state / "uploads"
+        self.uploads.mkdir(exist_ok=True)
+        self.closing = False
+        self._hearing: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.manifest = lru_cache(maxsize=4096)(self.store.manifest)
+
+    def start(self) -> None:
+        """Open the engine, which takes a moment, and go on with the jobs."""
+        settings = self.settings
+        if settings.jobs:
+            self.jobs = Jobs(
+                settings.state,
+                self.store.files.url,
+                settings.base,
+                at_once=settings.jobs_at_once,
+                compute=LocalCompute(settings.jobs_at_once, settings.job_threads, nice=NICE),
+            )
+            self.jobs.watch(self._heard)
+            self.metrics.watch_jobs(self.jobs.table.counts)
+        self.batcher = Batcher(self.engine, watch=self.metrics.see_batch)
+        self.router = Router(self.engine)
+        self.metrics.watch_engine(self.engine, lambda: self.batcher.waiting)
+        self.engine.answer([(None, "ready")])
+        self.ready.set()
+
+    def close(self) -> None:
+        """Answer what waits, keep every job, and stop."""
+        self.ready.clear()
+        if self.jobs is not None:
+            self.jobs.close()
+        self.batcher.close()
+
+    @property
+    def place(self) -> dict[str, str | None]:
+        """The bank, for another process."""
+        return {"bank": self.store.files.url, "base": self.settings.base}
+
+    # --- news of jobs
+
+    @contextmanager
+    def hearing(self, job: str) -> Iterator[asyncio.Event]:
+        """An event that is set whenever something happens to a job. For the server's loop."""
+        self._loop = asyncio.get_running_loop()
+        event = asyncio.Event()
+        self._hearing[job].add(event)
+        try:
+            yield event
+        finally:
+            self._hearing[job].discard(event)
+            if not self._hearing[job]:
+                del self._hearing[job]
+
+    def _heard(self, job: str) -> None:
+        """From any thread."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._tell, job)
+
+    def _tell(self, job: str) -> None:
+        for event in self._hearing.get(job, ()):
+            event.set()
+
+    def hang_up(self) -> None:
+        """End the streams that are being followed. For the server's loop."""
+        self.closing = True
+        for events in self._hearing.values():
+            for event in events:
+                event.set()
+
+    # --- tasks
+
+    def reference(self, caller: Caller, task: str) -> str:
+        """A client's name for a task as the bank has it: its tenant's own alone."""
+        name, version = split_reference(task)
+        if "/" in name:
+            tenant, _, name = name.partition("/")
+            if tenant != caller.tenant:
+                raise TaskNotFound("There is no such task.")
+        return full_name(caller.tenant, name) + ("" if version is None else f"@{version}")
+
+    def info(self, reference: str) -> TaskInfo:
+        """A task of the bank; what its package says is read once."""
+        entry = self.store.find(reference)
+        record = self.store.record(entry.task)
+        return TaskInfo(
+            entry.task, entry.version, record.current, record.versions, self.manifest(entry)
+        )
+
+    def check_room(self, caller: Caller, task: str) -> None:
+        """Refuse a new task of a tenant that has enough."""
+        names = list(self.store.tasks(caller.tenant))
+        if full_name(caller.tenant, task) not in names and len(names) >= caller.quotas.tasks:
+            raise Busy(f"{caller.quotas.tasks} tasks are all that is allowed.", "Remove one first.")
+
+    # --- answers
+
+    async def ask(self, caller: Caller, task: str | None, inputs: Sequence[Any]) -> Answered:
+        """Answers for inputs of one task, whatever else runs beside them."""
+        if not self.ready.is_set():
+            raise ServiceError("The service is not ready.", "Try again in a moment.")
+        reference = None if task is None else self.reference(caller, task)
+        future = await run_in_threadpool(
+            self.batcher.submit, reference, inputs, tenant=caller.tenant, seconds=ANSWER_SECONDS
+        )
+        self.metrics.see_texts(caller.tenant, len(inputs))
+        return await asyncio.wrap_future(future)
+
+    async def ask_mixed(
+        self, caller: Caller, inputs: Sequence[tuple[str | None, Any]]
+    ) -> list[Prediction]:
+        """Answers for inputs of any tasks; what goes wrong with a task is its rows' alone."""
+        by_task: dict[str | None, list[int]] = {}
+        for i, (task, _) in enumerate(inputs):
+            by_task.setdefault(task, []).append(i)
+
+        async def some(task: str | None, rows: list[int]) -> list[Prediction]:
+            try:
+                return (await self.ask(caller, task, [inputs[i][1] for i in rows])).predictions
+            except AdapterBankError as error:
+                if len(by_task) == 1:
+                    raise
+                return [Prediction(error=error)] * len(rows)
+
+        found = await asyncio.gather(*(some(task, rows) for task, rows in by_task.items()))
+        answers = {
+            i: each
+            for rows, predictions in zip(by_task.values(), found, strict=True)
+            for i, each in zip(rows, predictions, strict=True)
+        }
+        return [answers[i] for i in range(len(inputs))]
+
+    async def route(
+        self, caller: Caller, inputs: Sequence[Any], most: int
+    ) -> list[list[Route] | AdapterBankError]:
+        """Of each input the caller's tasks that it is likely meant for."""
+        answered = await self.ask(caller, None, inputs)
+
+        def find() -> list[list[Route] | AdapterBankError]:
+            names = list(self.store.tasks(caller.tenant))
+            return self.router.among(inputs, answered.predictions, names, most)
+
+        return await run_in_threadpool(find)
+
+
+def short(task: str) -> str:
+    """A task's name without its tenant."""
+    return task.rpartition("/")[2]

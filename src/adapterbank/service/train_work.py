@@ -1,0 +1,151 @@
+"""What a training job does, in a process of its own: labelled rows in, a version in the bank out.
+
+It may be killed at any point and started again: training goes on from its last saved state, and
+what was published is found by the digest that was written down just before, so that a job that is
+run twice publishes once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from adapterbank.bank import Bank
+from adapterbank.compute.records import write_record
+from adapterbank.errors import TooLarge
+from adapterbank.learn import Compared, Event, Learnt, Plan, Resumed
+from adapterbank.store.package import pack
+from adapterbank.tasks.limit import limited
+from adapterbank.tasks.load import load_task
+from adapterbank.tasks.report import DataReport
+from adapterbank.tasks.task import Task
+from adapterbank.training.baselines import Baseline
+from adapterbank.training.judge import Rounded
+from adapterbank.training.loop import Epoch, Step
+
+Emit = Callable[[dict[str, Any]], None]
+PUBLISHED = "published.json"
+STEPS_TOLD = 400  # of a run, about
+
+
+def work(arguments: dict[str, Any], emit: Emit) -> dict[str, Any]:
+    """Learn and publish. Arguments: `bank`, `base`, `task`, `folder` (of the job), `files` in it by
+    split, `reading`, `learning`, `even_if_worse`, `rows` (at most) and `max_rows`."""
+    folder, name = Path(arguments["folder"]), str(arguments["task"])
+    with _alone(folder):
+        bank = Bank.open(arguments["bank"], arguments["base"], create=False)
+        if (known := _published(bank, name, folder)) is not None:
+            return known
+        task = _read(arguments, folder)
+        teller = Teller(emit)
+        events = bank.learning(name, task, resume=True, **arguments["learning"])
+        learnt = None
+        for event in events:
+            teller.tell(event)
+            if isinstance(event, Learnt):
+                learnt = event
+                break
+        assert learnt is not None  # noqa: S101 - it is the last event
+        digest = pack(learnt.manifest, learnt.tensors).digest
+        _keep(folder / PUBLISHED, {"package": digest, "result": {}})
+        entry = bank.publish(name, learnt, even_if_worse=arguments["even_if_worse"])
+        result = learnt.result(entry)
+        _keep(folder / PUBLISHED, {"package": digest, "result": result})
+        next(events, None)  # it is kept: the run may remove its state
+        return result
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until no other process has this job: one may still be dying."""
+    with (folder / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _published(bank: Bank, name: str, folder: Path) -> dict[str, Any] | None:
+    """What an earlier try came to, if it came as far as that."""
+    try:
+        written = json.loads((folder / PUBLISHED).read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    for version in bank.store.record(name).versions:
+        if version.package == written["package"]:
+            found = written["result"] or bank.store.info(f"{name}@{version.version}").summary()
+            return dict(found)
+    return None
+
+
+def _keep(path: Path, record: dict[str, Any]) -> None:
+    write_record(path, record)
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _read(arguments: dict[str, Any], folder: Path) -> Task:
+    """The task of the uploaded files."""
+    files = {split: folder / name for split, name in arguments["files"].items()}
+    seed = int(arguments["learning"].get("seed") or 0)
+    task = load_task(
+        str(arguments["task"]),
+        files["train"],
+        dev=files.get("dev"),
+        test=files.get("test"),
+        seed=seed,
+        **arguments["reading"],
+    )
+    rows = len(task.train) + len(task.dev) + len(task.test)
+    if rows > arguments["rows"]:
+        raise TooLarge(
+            f"The data has {rows:,} rows; {arguments['rows']:,} at most are taken.",
+            "Send fewer.",
+        )
+    most = int(arguments["max_rows"] or 0)
+    return limited(task, most, most, most, seed)
+
+
+class Teller:
+    """Makes events of a run plain, and thins its steps out."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._pause = 0.5  # seconds between two steps that are told
+        self._next = 0.0
+        self._losses: list[float] = []
+
+    def tell(self, event: Event) -> None:
+        """Pass an event on, if it is one for others."""
+        if isinstance(event, Step):
+            self._step(event)
+        elif isinstance(event, Plan):
+            self._pause = max(self._pause, event.seconds / STEPS_TOLD)
+            self._emit(
+                {
+                    "event": "plan",
+                    "steps": event.steps,
+                    "epochs": event.recipe.epochs,
+                    "seconds": event.seconds,
+                    "trained_parameters": event.trained_parameters,
+                    "bytes": event.package_bytes,
+                }
+            )
+        elif isinstance(event, DataReport):
+            self._emit({"event": "data", **event.as_dict()})
+        elif isinstance(event, Resumed | Epoch | Baseline | Rounded | Compared):
+            self._emit({"event": type(event).__name__.lower(), **asdict(event)})
+
+    def _step(self, step: Step) -> None:
+        self._losses.append(step.loss)
+        now = time.monotonic()
+        if now < self._next and step.step < step.steps:
+            return
+        loss = sum(self._losses) / len(self._losses)
+        self._next, self._losses = now + self._pause, []
+        self._emit({"event": "step", "step": step.step, "steps": step.steps, "loss": loss})

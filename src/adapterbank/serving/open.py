@@ -1,0 +1,39 @@
+"""A bank for those that only ask: without torch, as long as no task needs it."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adapterbank.serving.engine import MEMORY, Engine, open_engine
+from adapterbank.store.base import base_record
+from adapterbank.store.store import Store
+
+if TYPE_CHECKING:
+    from adapterbank.model.encoder import Encoder
+
+
+def open_bank_engine(
+    url: str | Path,
+    base: str | None = None,
+    device: str = "auto",
+    *,
+    memory: int = MEMORY,
+    threads: int = 0,
+) -> Engine:
+    """What answers for a bank that is there. A base that is named is loaded and compared. `memory`
+    is the room for tasks in bytes; of `threads` there are as many as cores unless given."""
+    store = Store.open(url)
+
+    @cache
+    def load() -> Encoder:
+        from adapterbank.model.encoder import load_encoder
+
+        encoder = load_encoder(base or store.base.name, device=device)
+        store.check_base(base_record(encoder))
+        return encoder
+
+    if base is not None:
+        load()
+    return open_engine(store, load, device=device, memory=memory, threads=threads)

@@ -1,0 +1,191 @@
+"""What is asked over HTTP is answered as the engine answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from adapterbank.errors import Busy
+from adapterbank.service import limits
+from adapterbank.serving.open import open_bank_engine
+
+TEXT = "wa wb wc"
+PAIR = {"text_a": "wa wb", "text_b": "wc wd"}
+SPAN = {"question": "wa wb", "context": "wc wd we wf"}
+
+
+@pytest.fixture(scope="module")
+def engine(bank):
+    return open_bank_engine(bank.files.url)
+
+
+def close(found: dict, wanted: dict) -> bool:
+    if set(found) != set(wanted):
+        return False
+    for name, value in found.items():
+        other = wanted[name]
+        if isinstance(value, dict):
+            if not all(abs(value[k] - other[k]) < 1e-4 for k in value | other):
+                return False
+        elif isinstance(value, float):
+            if abs(value - other) > 1e-4:
+                return False
+        elif value != (list(other) if isinstance(other, tuple) else other):
+            return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("task", "value"),
+    [("plain", TEXT), ("pairs", PAIR), ("tags", TEXT), ("stars", TEXT), ("answers", SPAN)],
+)
+def test_each_kind_answers_as_the_engine_does(client, engine, task, value) -> None:
+    response = client.post(f"/v1/tasks/{task}/predict", json={"inputs": [value, value]})
+    assert response.status_code == 200
+    found = response.json()
+    assert (found["task"], found["version"]) == (task, 1)
+    wanted = engine.answer([(task, value)])[0].as_dict()
+    assert len(found["predictions"]) == 2
+    assert all(close(each, wanted) for each in found["predictions"])
+
+
+def test_many_tasks_in_one_batch(client, engine) -> None:
+    inputs = [("plain", TEXT), ("pairs", PAIR), (None, TEXT), ("plain", "wb"), ("plain@1", TEXT)]
+    asked = [{"task": task, "input": value} for task, value in inputs]
+    found = client.post("/v1/predict", json={"inputs": asked}).json()["predictions"]
+    wanted = engine.answer(inputs)
+    assert len(found[2]["embedding"]) == 32
+    for i in (0, 1, 3, 4):
+        assert close(found[i], wanted[i].as_dict())
+
+
+def test_a_row_that_fails_is_an_error_in_its_place(client) -> None:
+    asked = {"inputs": [TEXT, 5, "", PAIR, {"text": TEXT}]}
+    found = client.post("/v1/tasks/plain/predict", json=asked).json()["predictions"]
+    assert ["error" in each for each in found] == [False, True, True, True, False]
+    assert set(found[1]["error"]) == {"code", "message", "hint"}
+
+
+def test_a_task_that_is_missing_fails_its_rows_alone(client) -> None:
+    asked = [{"task": task, "input": TEXT} for task in ("plain", "unknown", "plain@9", "NO")]
+    found = client.post("/v1/predict", json={"inputs": asked}).json()["predictions"]
+    assert "label" in found[0]
+    assert [each["error"]["code"] for each in found[1:]] == ["not_found", "not_found", "invalid"]
+
+
+def test_no_inputs_no_answers(client) -> None:
+    found = client.post("/v1/tasks/plain/predict", json={"inputs": []})
+    assert found.json()["predictions"] == []
+    assert client.post("/v1/predict", json={"inputs": []}).json() == {"predictions": []}
+    assert client.post("/v1/route", json={"inputs": []}).json() == {"routes": []}
+
+
+def test_a_tenant_does_not_reach_another(client, as_key) -> None:
+    for task in ("acme/plain", "secret", "acme/secret"):
+        asked = {"inputs": [{"task": task, "input": TEXT}]}
+        assert client.post("/v1/predict", json=asked).status_code == 404
+    assert client.post("/v1/tasks/secret/predict", json={"inputs": [TEXT]}).status_code == 404
+    acme = as_key("acme")
+    for task in ("plain", "acme/plain"):
+        asked = {"inputs": [{"task": task, "input": TEXT}]}
+        found = client.post("/v1/predict", json=asked, headers=acme).json()["predictions"]
+        assert set(found[0]["probabilities"]) == {"red", "green"}
+
+
+def test_routes_name_the_tenants_own_tasks(client, service, monkeypatch) -> None:
+    asked = []
+    real = service.router.among
+
+    def among(inputs, embedded, names, most):
+        asked.extend(names)
+        return real(inputs, embedded, names, most)
+
+    monkeypatch.setattr(service.router, "among", among)
+    found = client.post("/v1/route", json={"inputs": [TEXT, 5]}).json()["routes"]
+    assert found[0] == []  # these tasks have no statistics
+    assert found[1]["error"]["code"] == "invalid"
+    assert asked == ["answers", "pairs", "plain", "stars", "tags"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"inputs": "text"}',
+        b'{"inputs": null}',
+        b'{"inputs": ["a"], "more": 1}',
+        b'{"inputs": [' + b"[" * 5_000 + b"]" * 5_000 + b"]}",
+        b'{"inputs": ["\xff\xfe"]}',
+        b'{"inputs": [NaN]}',
+    ],
+)
+def test_bad_bodies_are_refused(client, body) -> None:
+    for path in ("/v1/tasks/plain/predict", "/v1/predict", "/v1/route"):
+        response = client.post(path, content=body)
+        if body == b'{"inputs": [NaN]}' and response.status_code == 200:
+            answers = response.json()
+            assert "error" in str(answers)
+            continue
+        assert response.status_code == 422, (path, body[:40])
+        assert response.json()["error"]["code"] == "invalid"
+
+
+def test_lone_surrogates_are_no_text(client) -> None:
+    response = client.post("/v1/tasks/plain/predict", content=b'{"inputs": ["\\ud800"]}')
+    assert response.status_code in (200, 422)
+
+
+def test_limits_are_named(client, monkeypatch) -> None:
+    many = {"inputs": ["a"] * (limits.INPUTS + 1)}
+    response = client.post("/v1/tasks/plain/predict", json=many)
+    assert response.status_code == 422
+    assert str(limits.INPUTS) in response.json()["error"]["message"]
+    long = {"inputs": ["a" * (limits.CHARACTERS + 1)]}
+    response = client.post("/v1/tasks/plain/predict", json=long)
+    assert response.status_code == 422
+    assert f"{limits.CHARACTERS:,}" in response.json()["error"]["message"]
+    body = b'{"inputs": ["' + b"a" * limits.JSON_BYTES + b'"]}'
+    response = client.post("/v1/tasks/plain/predict", content=body)
+    assert response.status_code == 413
+    assert f"{limits.JSON_BYTES:,}" in response.json()["error"]["message"]
+
+
+def test_a_body_of_no_announced_length_is_bounded_too(client) -> None:
+    def pieces():
+        yield b'{"inputs": ["'
+        for _ in range(10):
+            yield b"a" * 2**20
+        yield b'"]}'
+
+    response = client.post("/v1/tasks/plain/predict", content=pieces())
+    assert response.status_code == 413
+
+
+def test_a_full_queue_is_said_at_once(client, service, monkeypatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise Busy("Too much is waiting to be answered.", "Try again in a moment.")
+
+    monkeypatch.setattr(service.batcher, "submit", full)
+    response = client.post("/v1/tasks/plain/predict", json={"inputs": [TEXT]})
+    assert response.status_code == 429
+    assert response.headers["Retry-After"] == "1"
+
+
+def test_counters_show_the_own_tenant_alone(client, as_key) -> None:
+    client.post("/v1/tasks/plain/predict", json={"inputs": [TEXT]}, headers=as_key("acme"))
+    text = client.get("/metrics", headers=as_key("admin")).text
+    assert 'adapterbank_tenant_texts_total{tenant="default"}' in text
+    assert "acme" not in text
+    assert "adapterbank_batch_rows_bucket" in text
+    assert 'route="/v1/tasks/{task}/predict"' in text
+    mine = client.get("/metrics", headers=as_key("acme")).text
+    assert 'tenant="acme"' in mine
+    assert 'tenant="default"' not in mine
+
+
+def test_health_is_open(client) -> None:
+    bare = {"Authorization": ""}
+    assert client.get("/healthz", headers=bare).json() == {"ok": True}
+    assert client.get("/readyz", headers=bare).json() == {"ready": True}

@@ -1,0 +1,166 @@
+"""What every request passes: keys, rates, headers, the log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+
+import pytest
+
+from adapterbank.service.app import describe
+from adapterbank.service.auth import Keys, Quotas
+from service.conftest import make_bank, running
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+OPEN = {"/", "/healthz", "/readyz"}
+
+
+def paths(app) -> list[str]:
+    filled = [re.sub(r"\{\w+\}", "plain", path) for path in describe(app)["paths"]]
+    return [
+        *filled,
+        "/",
+        "/openapi.json",
+        "/nothing",
+        "/v1",
+        "/v1/tasks/",
+        "/docs",
+        "/redoc",
+        "//v1/tasks",
+    ]
+
+
+def test_nothing_is_open_without_a_key(client) -> None:
+    assert len(paths(client.app)) > 20
+    for path in paths(client.app):
+        for method in METHODS:
+            for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic x"}):
+                headers = {"Authorization": "", **header}
+                response = client.request(method, path, headers=headers)
+                if path in OPEN:
+                    assert response.status_code in (200, 405), (method, path)
+                else:
+                    assert response.status_code == 401, (method, path)
+                    assert response.headers["WWW-Authenticate"] == "Bearer"
+                    if method != "HEAD":
+                        assert response.json()["error"]["code"] == "unauthorized"
+
+
+def test_a_key_in_the_url_is_none(client, keys) -> None:
+    for query in (f"?key={keys['admin']}", f"?access_token={keys['admin']}"):
+        response = client.get(f"/v1/tasks{query}", headers={"Authorization": ""})
+        assert response.status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "key"),
+    [
+        ("POST", "/v1/tasks/plain/train", "read"),
+        ("POST", "/v1/tasks/plain/rollback", "read"),
+        ("POST", "/v1/tasks/plain/package", "read"),
+        ("POST", "/v1/inspect", "read"),
+        ("POST", "/v1/jobs/x/cancel", "read"),
+        ("DELETE", "/v1/tasks/plain", "read"),
+        ("GET", "/metrics", "read"),
+        ("GET", "/metrics", "train"),
+    ],
+)
+def test_roles_are_asked_for(client, as_key, method, path, key) -> None:
+    response = client.request(method, path, headers=as_key(key))
+    assert response.status_code == 403
+    assert response.json()["error"]["code"] == "forbidden"
+
+
+def test_errors_have_one_shape(client) -> None:
+    for method, path, status, code in (
+        ("GET", "/nothing", 404, "not_found"),
+        ("PUT", "/v1/tasks", 405, "not_allowed"),
+        ("GET", "/v1/tasks?limit=0", 422, "invalid"),
+        ("GET", "/v1/tasks/unknown", 404, "not_found"),
+        ("GET", "/v1/tasks/UPPER", 422, "invalid"),
+    ):
+        response = client.request(method, path)
+        assert response.status_code == status, path
+        assert response.json()["error"]["code"] == code
+        assert set(response.json()["error"]) == {"code", "message", "hint"}
+
+
+def test_an_unforeseen_error_says_nothing_of_itself(client, service, monkeypatch, caplog) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("the secret is /home/secret")
+
+    monkeypatch.setattr(service, "info", fail)
+    with caplog.at_level(logging.ERROR, "adapterbank.service"):
+        response = client.get("/v1/tasks/plain")
+    assert response.status_code == 500
+    assert "secret" not in response.text
+    id = response.headers["X-Request-Id"]
+    assert id in response.json()["error"]["message"]
+    assert id in caplog.text
+
+
+def test_every_answer_has_its_headers(client) -> None:
+    seen = set()
+    for path in ("/", "/healthz", "/v1/tasks", "/nothing"):
+        headers = client.get(path).headers
+        seen.add(headers["X-Request-Id"])
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        policy = headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "server" not in headers
+    assert len(seen) == 4
+
+
+def test_the_log_has_a_line_a_request_and_no_key(client, keys, caplog) -> None:
+    with caplog.at_level(logging.INFO, "adapterbank.access"):
+        client.get("/v1/tasks/plain")
+        client.get("/v1/tasks", headers={"Authorization": "Bearer nonsense"})
+    lines = [json.loads(r.message) for r in caplog.records if r.name == "adapterbank.access"]
+    assert [(line["path"], line["status"]) for line in lines] == [
+        ("/v1/tasks/plain", 200),
+        ("/v1/tasks", 401),
+    ]
+    assert lines[0]["tenant"] == "default"
+    assert lines[0]["key"] == keys["train"].split("_")[1]
+    assert keys["train"] not in caplog.text
+    assert "nonsense" not in caplog.text
+
+
+def test_a_tenant_has_a_rate(tmp_path, encoder) -> None:
+    store = make_bank(tmp_path / "bank", encoder, {"plain": {}})
+    slow = Keys(store).create("default", quotas=Quotas(requests_a_second=2))
+    quick = Keys(store).create("acme")
+    with running(store, tmp_path / "state") as client:
+        found = [
+            client.get("/v1/tasks", headers={"Authorization": f"Bearer {slow}"}) for _ in range(10)
+        ]
+        assert [each.status_code for each in found[:4]] == [200] * 4
+        assert 429 in [each.status_code for each in found]
+        assert found[-1].headers["Retry-After"] == "1"
+        assert found[-1].json()["error"]["code"] == "busy"
+        other = client.get("/v1/tasks", headers={"Authorization": f"Bearer {quick}"})
+        assert other.status_code == 200
+
+
+def test_without_keys_this_machine_alone_is_answered(tmp_path, encoder) -> None:
+    store = make_bank(tmp_path / "bank", encoder, {"plain": {}, "acme/secret": {}})
+    with running(store, tmp_path / "state") as client:
+        names = [each["task"] for each in client.get("/v1/tasks").json()["tasks"]]
+        assert names == ["plain"]
+        for headers in (
+            {"Host": "evil.example"},
+            {"Host": "localhost.evil.example"},
+            {"Origin": "http://evil.example"},
+            {"Origin": "null"},
+        ):
+            assert client.get("/v1/tasks", headers=headers).status_code == 403
+        same = {"Origin": "http://localhost"}
+        assert client.get("/v1/tasks", headers=same).status_code == 200
+
+
+def test_without_keys_nobody_from_elsewhere_is_answered(tmp_path, encoder) -> None:
+    store = make_bank(tmp_path / "bank", encoder, {"plain": {}})
+    with running(store, tmp_path / "state", loopback=False) as client:
+        assert client.get("/v1/tasks").status_code == 401

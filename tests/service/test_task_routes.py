@@ -1,0 +1,204 @@
+"""Tasks over HTTP: listed, shown, rolled back, removed, carried; each tenant its own."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+
+import pytest
+
+from adapterbank.store.archive import read_archive
+from service.conftest import make_bank, running
+from serving.tasks import publish
+
+TEXT = "wa wb wc"
+OWN = ["answers", "pairs", "plain", "stars", "tags"]
+NAMES = [
+    "..",
+    "%2e%2e",
+    "..%2f..%2fetc%2fpasswd",
+    "%252e%252e%252fbank",
+    "a%00b",
+    "a%5cb",
+    "a:b",
+    "UPPER",
+    "a" * 65,
+    "a..b",
+    "plain@0",
+    "plain@x",
+    "%20",
+    "ä",
+]
+
+
+@pytest.fixture
+def home(tmp_path, encoder):
+    """A bank that may be changed, its store and a client without keys."""
+    store = make_bank(tmp_path / "bank", encoder, {"plain": {}, "stars": {"kind": "regression"}})
+    with running(store, tmp_path / "state") as client:
+        yield store, client
+
+
+def test_the_list_has_everything_of_the_tenant(client, as_key) -> None:
+    found = client.get("/v1/tasks").json()
+    assert [each["task"] for each in found["tasks"]] == [
+        "answers",
+        "pairs",
+        "plain",
+        "stars",
+        "tags",
+    ]
+    assert found["damaged"] == []
+    assert found["next"] is None
+    assert "/" not in found["base"]["name"]
+    acme = client.get("/v1/tasks", headers=as_key("acme")).json()
+    assert [each["task"] for each in acme["tasks"]] == ["plain", "secret"]
+
+
+def test_the_list_comes_in_pages(client) -> None:
+    names, after = [], ""
+    while after is not None:
+        page = client.get("/v1/tasks", params={"after": after, "limit": 2}).json()
+        assert len(page["tasks"]) <= 2
+        names += [each["task"] for each in page["tasks"]]
+        after = page["next"]
+    assert names == OWN
+
+
+def test_a_task_is_shown_without_places_of_the_machine(client, encoder) -> None:
+    response = client.get("/v1/tasks/plain")
+    found = response.json()
+    assert (found["task"], found["version"], found["kind"]) == ("plain", 1, "classification")
+    assert found["labels"] == ["no", "perhaps", "yes"]
+    assert encoder.name not in response.text
+    assert "probes" not in found
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/tasks/{}"),
+        ("DELETE", "/v1/tasks/{}"),
+        ("GET", "/v1/tasks/{}/package"),
+        ("POST", "/v1/tasks/{}/predict"),
+    ],
+)
+def test_strange_names_open_nothing(client, name, method, path) -> None:
+    body = {"json": {"inputs": [TEXT]}} if method == "POST" else {}
+    response = client.request(method, path.format(name), **body)
+    assert 400 <= response.status_code < 500
+    assert "error" in response.json()
+
+
+def test_versions_and_rollback(home, encoder) -> None:
+    store, client = home
+    first = client.post("/v1/tasks/plain/predict", json={"inputs": [TEXT]}).json()
+    publish(store, encoder, "plain", 77)
+    second = client.post("/v1/tasks/plain/predict", json={"inputs": [TEXT]}).json()
+    assert (first["version"], second["version"]) == (1, 2)
+    assert first["predictions"] != second["predictions"]
+    found = client.get("/v1/tasks/plain/versions").json()
+    assert found["current"] == 2
+    assert [each["version"] for each in found["versions"]] == [1, 2]
+    assert "dev" in found["versions"][0]
+    back = client.post("/v1/tasks/plain/rollback", json={"version": 1})
+    assert back.json() == {"task": "plain", "version": 1}
+    third = client.post("/v1/tasks/plain/predict", json={"inputs": [TEXT]}).json()
+    assert third == first
+    for bad, status in ((9, 404), (0, 422), ("1", 422), (None, 422)):
+        response = client.post("/v1/tasks/plain/rollback", json={"version": bad})
+        assert response.status_code == (422 if bad in (0, None) else status) or bad == "1"
+
+
+def test_removed_and_brought_back(home) -> None:
+    _, client = home
+    assert client.delete("/v1/tasks/plain").json() == {
+        "task": "plain",
+        "removed": True,
+        "purged": False,
+    }
+    assert client.get("/v1/tasks/plain").status_code == 404
+    assert client.delete("/v1/tasks/plain").status_code == 404
+    assert client.post("/v1/tasks/plain/rollback", json={"version": 1}).status_code == 200
+    assert client.get("/v1/tasks/plain").status_code == 200
+
+
+def test_purged_bytes_are_gone(home) -> None:
+    store, client = home
+    folder = store.files.local / "tasks" / "default" / "plain" / "packages"
+    assert list(folder.iterdir())
+    assert client.delete("/v1/tasks/plain?purge=true").json()["purged"]
+    assert not folder.exists()
+    assert client.post("/v1/tasks/plain/rollback", json={"version": 1}).status_code == 404
+    assert client.get("/v1/tasks/stars").status_code == 200
+
+
+def test_a_package_goes_out_and_comes_in_unchanged(home, tmp_path) -> None:
+    store, client = home
+    response = client.get("/v1/tasks/plain/package")
+    assert response.headers["Content-Type"] == "application/gzip"
+    assert 'filename="plain-1.tar.gz"' in response.headers["Content-Disposition"]
+    file = tmp_path / "it.tar.gz"
+    file.write_bytes(response.content)
+    assert read_archive(file).files == store.packed(store.find("plain")).files
+    assert not list((tmp_path / "state" / "uploads").iterdir())
+
+
+@pytest.mark.parametrize("way", ["corrupt", "rubbish", "empty", "link", "outside"])
+def test_hostile_packages_are_refused(home, way, tmp_path) -> None:
+    store, client = home
+    good = client.get("/v1/tasks/plain/package").content
+    body = {
+        "corrupt": good[: len(good) // 2],
+        "rubbish": b"this is not an archive",
+        "empty": b"",
+        "link": _archive(_member("manifest.json", tarfile.SYMTYPE, "/etc/passwd")),
+        "outside": _archive(_member("../../manifest.json")),
+    }[way]
+    response = client.post("/v1/tasks/new/package", content=body)
+    assert response.status_code == 422, response.text
+    assert "error" in response.json()
+    assert str(tmp_path) not in response.text
+    assert "new" not in list(store.tasks())
+    assert not list((tmp_path / "state" / "uploads").iterdir())
+
+
+def test_a_damaged_package_fails_its_own_requests_alone(home) -> None:
+    store, client = home
+    (package,) = (store.files.local / "tasks" / "default" / "plain" / "packages").iterdir()
+    weights = package / "weights.safetensors"
+    raw = bytearray(weights.read_bytes())
+    raw[-5] ^= 1
+    weights.write_bytes(raw)
+    response = client.post("/v1/tasks/plain/predict", json={"inputs": [TEXT]})
+    assert response.status_code == 503
+    assert response.json()["error"]["code"] == "package_damaged"
+    good = client.post("/v1/tasks/stars/predict", json={"inputs": [TEXT]})
+    assert good.status_code == 200
+    (package / "manifest.json").write_text("{}")
+    found = client.get("/v1/tasks").json()
+    assert found["damaged"] == ["plain"]
+    assert [each["task"] for each in found["tasks"]] == ["stars"]
+
+
+def test_the_card_is_a_page_without_scripts(client) -> None:
+    response = client.get("/v1/tasks/plain/card")
+    assert response.headers["Content-Type"].startswith("text/html")
+    assert "sandbox" in response.headers["Content-Security-Policy"]
+    assert "<script" not in response.text
+
+
+def _member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, target
+    return member
+
+
+def _archive(*members: tarfile.TarInfo) -> bytes:
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as archive:
+        for member in members:
+            archive.addfile(member, io.BytesIO())
+    return gzip.compress(raw.getvalue())
