@@ -82,7 +82,8 @@ def test_no_inputs_no_answers(client) -> None:
 def test_a_tenant_does_not_reach_another(client, as_key) -> None:
     for task in ("acme/plain", "secret", "acme/secret"):
         asked = {"inputs": [{"task": task, "input": TEXT}]}
-        assert client.post("/v1/predict", json=asked).status_code == 404
+        (found,) = client.post("/v1/predict", json=asked).json()["predictions"]
+        assert found["error"]["code"] == "not_found"
     assert client.post("/v1/tasks/secret/predict", json={"inputs": [TEXT]}).status_code == 404
     acme = as_key("acme")
     for task in ("plain", "acme/plain"):

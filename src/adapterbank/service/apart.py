@@ -9,6 +9,8 @@ from __future__ import annotations
 import resource
 import secrets
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +71,18 @@ def raised(payload: dict[str, Any], folder: str) -> AdapterBankError:
     return ServiceError("Something went wrong here.")
 
 
-def bound_memory(size: int) -> None:
-    """Called in the worker: it may not grow by more than so many bytes. (Linux alone has this.)"""
+@contextmanager
+def bounded_memory(size: int) -> Iterator[None]:
+    """In the worker: within this block it may not grow by more than so many bytes. (Linux alone
+    has this.)"""
     own = Path("/proc/self/statm")
-    if own.is_file():
-        now = int(own.read_text("ascii").split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (now + size, now + size))
+    if not own.is_file():
+        yield
+        return
+    now = int(own.read_text("ascii").split()[0]) * resource.getpagesize()
+    before, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (now + size, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (before, most))

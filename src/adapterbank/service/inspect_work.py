@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from adapterbank.service.apart import bound_memory
+from adapterbank.service.apart import bounded_memory
 from adapterbank.tasks.look import look
 
 MEMORY = 2 * 2**30
@@ -15,5 +15,5 @@ MEMORY = 2 * 2**30
 def work(arguments: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Arguments: `file`, and `reading`, how it is to be read."""
     del emit
-    bound_memory(MEMORY)
-    return look(Path(arguments["file"]), **arguments["reading"])
+    with bounded_memory(MEMORY):
+        return look(Path(arguments["file"]), **arguments["reading"])

@@ -172,9 +172,9 @@ class Service:
         async def some(task: str | None, rows: list[int]) -> list[Prediction]:
             try:
                 return (await self.ask(caller, task, [inputs[i][1] for i in rows])).predictions
+            except (Busy, ServiceError):  # a matter of the whole request: it may be sent again
+                raise
             except AdapterBankError as error:
-                if len(by_task) == 1:
-                    raise
                 return [Prediction(error=error)] * len(rows)
 
         found = await asyncio.gather(*(some(task, rows) for task, rows in by_task.items()))

@@ -17,6 +17,7 @@ from adapterbank.service.limits import PACKAGE_BYTES
 from adapterbank.service.routes.parts import (
     Reader,
     Running,
+    TaskName,
     TaskPath,
     Trainer,
     gives,
@@ -56,7 +57,7 @@ async def download(caller: Reader, service: Running, task: TaskPath) -> Response
 
 
 @router.post("/v1/tasks/{task}/package", **takes_bytes(GZIP), **gives(Published, 413, status=201))
-async def upload(caller: Trainer, service: Running, task: TaskPath, request: Request) -> Response:
+async def upload(caller: Trainer, service: Running, task: TaskName, request: Request) -> Response:
     """Take in a package as the task's next version, once it has been checked."""
     name = full_name(caller.tenant, check_name(task))
     await run_in_threadpool(service.check_room, caller, task)

@@ -50,10 +50,27 @@ Trainer = Annotated[Caller, _caller("train")]
 Admin = Annotated[Caller, _caller("admin")]
 Running = Annotated[Service, Depends(_service)]
 Training = Annotated[Jobs, Depends(_jobs)]
+_NAME = r"(?!.*\.\.)[a-z0-9][a-z0-9._-]{0,63}"
+# Patterns are for readers of the document: what doesn't fit has an error of its own.
 TaskPath = Annotated[
-    str, InPath(description="A task's name, or `name@3` for a version.", examples=["support"])
+    str,
+    InPath(
+        description="A task's name, or `name@3` for a version.",
+        examples=["support"],
+        json_schema_extra={"pattern": f"^{_NAME}(@[1-9][0-9]{{0,8}})?$"},
+    ),
 ]
-JobPath = Annotated[str, InPath(description="A job's id.")]
+TaskName = Annotated[
+    str,
+    InPath(
+        description="A task's name.",
+        examples=["support"],
+        json_schema_extra={"pattern": f"^{_NAME}$"},
+    ),
+]
+JobPath = Annotated[
+    str, InPath(description="A job's id.", json_schema_extra={"pattern": "^[0-9a-f]{24}$"})
+]
 
 
 async def json_body(request: Request, model: type[Model]) -> Model:

@@ -15,6 +15,7 @@ from adapterbank.service.auth import Caller
 from adapterbank.service.routes.parts import (
     Reader,
     Running,
+    TaskName,
     TaskPath,
     Trainer,
     gives,
@@ -71,7 +72,7 @@ async def show_card(caller: Reader, service: Running, task: TaskPath) -> Respons
 async def remove_task(
     caller: Trainer,
     service: Running,
-    task: TaskPath,
+    task: TaskName,
     purge: Annotated[bool, Query(description="Delete its bytes and uploads too.")] = False,
 ) -> Response:
     """Take a task out of the bank. Without `purge` a rollback brings it back."""
@@ -100,7 +101,7 @@ async def list_versions(caller: Reader, service: Running, task: TaskPath) -> Res
 
 
 @router.post("/v1/tasks/{task}/rollback", **takes(RollbackRequest), **gives(Published, 404, 413))
-async def rollback(caller: Trainer, service: Running, task: TaskPath, request: Request) -> Response:
+async def rollback(caller: Trainer, service: Running, task: TaskName, request: Request) -> Response:
     """Make another version the current one."""
     name = full_name(caller.tenant, check_name(task))
     wanted = await json_body(request, RollbackRequest)

@@ -21,7 +21,7 @@ from adapterbank.service.routes.parts import (
     JobPath,
     Reader,
     Running,
-    TaskPath,
+    TaskName,
     Trainer,
     Training,
     gives,
@@ -59,7 +59,7 @@ async def inspect(caller: Trainer, service: Running, request: Request) -> Respon
     **gives(JobView, 404, 408, 413, status=202),
 )
 async def train(
-    caller: Trainer, service: Running, jobs: Training, task: TaskPath, request: Request
+    caller: Trainer, service: Running, jobs: Training, task: TaskName, request: Request
 ) -> Response:
     """Learn a task from labelled rows, as a job. The rows are deleted when it has ended."""
     check_name(task)
