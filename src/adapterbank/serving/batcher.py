@@ -102,9 +102,8 @@ class Batcher:
         seconds: float = 30.0,
     ) -> Future[Answered]:
         """Inputs of one task to be answered within so many seconds. Cancelling the future takes
-        them out of the queue. Busy, at once, if the queue is full."""
-        if self._queue.cost >= self.queue_tokens:
-            raise Busy("Too much is waiting to be answered.", "Try again in a moment.")
+        them out of the queue. Busy, at once, if the tenant has its share of the queue waiting."""
+        self._check_room(tenant)
         deadline = time.monotonic() + seconds
         asked = self.engine.ask(task, inputs)
         assert asked is not None  # noqa: S101 - it has waited for room
@@ -114,13 +113,25 @@ class Batcher:
             request.settle()
             return request.future
         with self._changed:
-            if self._closed:
-                request.fail(Busy("The service is going down.", "Try again in a moment."))
+            try:
+                self._check_room(tenant)  # others of the same tenant may have been quicker
+            except Busy as error:
+                request.fail(error)
                 return request.future
             for i, row in enumerate(asked.rows):
                 self._queue.put(tenant, task or "", (request, i), len(row.tokens))
             self._changed.notify_all()
         return request.future
+
+    def _check_room(self, tenant: str) -> None:
+        """Whoever floods the queue has half of it at most, and less when others wait too: they are
+        let in."""
+        if self._closed:
+            raise Busy("The service is going down.", "Try again in a moment.")
+        waiting = self._queue.costs
+        tenants = len(waiting) + (tenant not in waiting)
+        if waiting.get(tenant, 0) >= self.queue_tokens / max(2, tenants):
+            raise Busy("Too much is waiting to be answered.", "Try again in a moment.")
 
     def close(self) -> None:
         """Answer what waits, and stop."""

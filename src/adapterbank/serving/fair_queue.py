@@ -6,7 +6,7 @@ behind is next. Who comes back after a pause starts where the others are: waitin
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -61,27 +61,34 @@ class FairQueue(Generic[T]):
     """Things with a cost, each of a tenant and a task. Not for several threads by itself."""
 
     def __init__(self) -> None:
-        self._root: _Lane[T] = _Lane()
+        self._root: _Lane[tuple[str, T]] = _Lane()
         self.count = 0
-        self.cost = 0
+        self.costs: Counter[str] = Counter()
+        """Of what waits, by tenant."""
+
+    @property
+    def cost(self) -> int:
         """Of everything that waits."""
+        return self.costs.total()
 
     def __len__(self) -> int:
         return self.count
 
     def put(self, tenant: str, task: str, thing: T, cost: int) -> None:
         """Let a thing wait."""
-        self._root.put((tenant, task), thing, cost)
+        self._root.put((tenant, task), (tenant, thing), cost)
         self.count += 1
-        self.cost += cost
+        self.costs[tenant] += cost
 
     def take(self, room: int) -> list[T]:
         """The next things that fit into `room`; one at least."""
         taken: list[T] = []
         while self._root and (not taken or self._root.peek() <= room):
-            thing, cost = self._root.next()
+            (tenant, thing), cost = self._root.next()
             taken.append(thing)
             room -= cost
             self.count -= 1
-            self.cost -= cost
+            self.costs[tenant] -= cost
+            if not self.costs[tenant]:
+                del self.costs[tenant]
         return taken
