@@ -178,6 +178,8 @@ def test_a_damaged_package_fails_its_own_requests_alone(home) -> None:
     good = client.post("/v1/tasks/stars/predict", json={"inputs": [TEXT]})
     assert good.status_code == 200
     (package / "manifest.json").write_text("{}")
+    found = client.get("/v1/tasks/plain/versions").json()
+    assert found["versions"][0]["damaged"]  # so that another can be chosen
     found = client.get("/v1/tasks").json()
     assert found["damaged"] == ["plain"]
     assert [each["task"] for each in found["tasks"]] == ["stars"]

@@ -148,6 +148,7 @@ class TaskSummary(BaseModel):
     version: int
     versions: list[int]
     kind: str
+    pair: bool = Field(description="Whether it reads pairs of texts.")
     labels: list[str]
     metric: str
     dev: dict[str, float]

@@ -44,7 +44,7 @@ def work(arguments: dict[str, Any], emit: Emit) -> dict[str, Any]:
         if (known := _published(bank, name, folder)) is not None:
             return known
         task = _read(arguments, folder)
-        teller = Teller(emit)
+        teller = Teller(emit, task.metric)
         events = bank.learning(name, task, resume=True, **arguments["learning"])
         learnt = None
         for event in events:
@@ -114,8 +114,8 @@ def _read(arguments: dict[str, Any], folder: Path) -> Task:
 class Teller:
     """Makes events of a run plain, and thins its steps out."""
 
-    def __init__(self, emit: Emit) -> None:
-        self._emit = emit
+    def __init__(self, emit: Emit, metric: str) -> None:
+        self._emit, self._metric = emit, metric
         self._pause = 0.5  # seconds between two steps that are told
         self._next = 0.0
         self._losses: list[float] = []
@@ -131,6 +131,7 @@ class Teller:
                     "event": "plan",
                     "steps": event.steps,
                     "epochs": event.recipe.epochs,
+                    "metric": self._metric,
                     "seconds": event.seconds,
                     "trained_parameters": event.trained_parameters,
                     "bytes": event.package_bytes,

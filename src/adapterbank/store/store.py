@@ -83,6 +83,7 @@ class TaskInfo:
             "version": self.version.version,
             "versions": [each.version for each in self.versions],
             "kind": manifest.kind,
+            "pair": manifest.pair,
             "labels": list(manifest.labels),
             "metric": manifest.metric,
             "dev": manifest.dev,

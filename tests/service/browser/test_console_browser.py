@@ -28,6 +28,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine"),
 ]
 expect = playwright.expect
+expect.set_options(timeout=20_000)
 HOSTILE = ("<script>alert(1)</script>", "\"it's\" & <b onclick='x'>bold</b>", "\u202eturned")
 WORDS = ("good", "fine", "great", "bad", "poor", "awful")
 STATED = "text,label\n" + "".join(
@@ -143,6 +144,7 @@ def test_every_kind_of_task_answers(page) -> None:
         },
     }.items():
         page.goto(f"/#/task/{task}")
+        heading(page, f"{task}@1")
         for label, text in texts.items():
             page.get_by_label(label, exact=True).fill(text)
         page.keyboard.press("Control+Enter")
@@ -300,6 +302,7 @@ def test_a_broken_stream_is_taken_up_where_it_broke(page) -> None:
 def test_one_text_through_several_tasks(page) -> None:
     page.goto("/#/try")
     heading(page, "Try")
+    page.get_by_role("button", name="Choose none").click()
     for task in ("tags", "stars", "pairs", "answers", "hostile"):
         page.get_by_label(task, exact=True).check()
     page.get_by_label("Text", exact=True).fill("the film was good")

@@ -93,9 +93,10 @@ async def list_versions(caller: Reader, service: Running, task: TaskPath) -> Res
     reference = service.reference(caller, task)
 
     def find() -> dict[str, Any]:
-        info = service.info(reference)
-        versions = [_version(service, info.task, each) for each in info.versions]
-        return {"task": short(info.task), "current": info.current, "versions": versions}
+        entry = service.store.find(reference)
+        record = service.store.record(entry.task)
+        versions = [_version(service, entry.task, each) for each in record.versions]
+        return {"task": short(entry.task), "current": record.current, "versions": versions}
 
     return answer(await run_in_threadpool(find))
 

@@ -37,7 +37,8 @@ export function comparison(base, own, many) {
 /** A curve that can be drawn again as it grows. `write` puts a value into words. */
 export function curve(title, { dots = false, write = decimal } = {}) {
   const [line, marks] = [s("path.line"), s("path.dots")];
-  const svg = s("svg", { ...STRETCHED, role: "img" }, s("path.grid", { d: "M0 0H100M0 50H100M0 100H100" }), line, marks);
+  const grid = s("path.grid", { d: "M0 0H100M0 50H100M0 100H100" });
+  const svg = s("svg", { ...STRETCHED, role: "img" }, grid, line, marks);
   const unsaid = { "aria-hidden": "true" };
   const [now, values, places] = [h("span"), h("div.values", unsaid), h("div.places", unsaid)];
   const caption = h("figcaption", {}, h("strong", {}, title), " ", now);

@@ -6,7 +6,7 @@ import { count, counting, percent } from "../format.js";
 const MOST = 20; // labels of a picture
 const PAIRS = 10;
 const LONGEST = 16; // characters of a label in it
-const CHARACTER = 7.4; // pixels, about
+const CHARACTER = 7.6; // pixels, about
 const SLOPE = 40; // degrees, of the labels above the columns
 const HALF = 0.5; // of a row: from there on the writing is light on dark
 
@@ -53,7 +53,7 @@ function gridOf(labels) {
   const lengths = labels.map((each) => CHARACTER * [...short(each, LONGEST)].length);
   const turn = (SLOPE * Math.PI) / 180;
   const left = 36 + Math.round(Math.max(...lengths));
-  const top = 22 + Math.round(Math.max(...lengths) * Math.sin(turn));
+  const top = 28 + Math.round(Math.max(...lengths) * Math.sin(turn));
   const ends = lengths.map((length, i) => (i + 0.5) * across + length * Math.cos(turn));
   return {
     left,

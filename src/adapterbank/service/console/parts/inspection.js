@@ -35,16 +35,16 @@ export function summary({ rows, kind, labels, values }) {
 }
 
 function reading(found, change) {
-  const columns = Object.fromEntries(found.columns.map((each) => [each, each]));
+  const columns = () => found.columns.map((each) => h("option", { value: each }, each));
   const selects = Object.entries(ROLES).map(([role, label]) => {
     const none = options({ "": role === "pair_column" ? "none" : "choose …" });
     const onchange = (event) => change(moved(found, role, event.target.value || null));
-    return field(label, h("select", { id: role, value: found[role] ?? "", onchange }, none, options(columns)));
+    return field(label, h("select", { id: role, value: found[role] ?? "", onchange }, none, columns()));
   });
   const kinds = options(found.kind ? KINDS : { "": "not known yet", ...KINDS });
   const onchange = (event) => change({ kind: event.target.value || null });
   const kind = h("select", { id: "kind", value: found.kind ?? "", onchange }, kinds);
-  return h("fieldset.controls", {}, h("legend", {}, "Read as"), selects, field("Kind", kind));
+  return h("div.controls", { role: "group", "aria-label": "Read as" }, selects, field("Kind", kind));
 }
 
 /** All columns as they stand, with one changed; the role that had it takes the one that is freed. */
@@ -57,9 +57,8 @@ function moved(found, role, column) {
 }
 
 function balance(labels) {
-  const all = Object.entries(labels);
-  const largest = Math.max(1, ...Object.values(labels));
-  const rows = all.slice(0, BARS).map(([label, many]) => [name(label), many / largest, count(many)]);
+  const all = Object.entries(labels).sort((a, b) => b[1] - a[1]);
+  const rows = all.slice(0, BARS).map(([label, many]) => [name(label), many / (all[0][1] || 1), count(many)]);
   return all.length > 0 && [h("h3", {}, "Rows to learn from, by label"), bars(rows), more(all.length - BARS)];
 }
 

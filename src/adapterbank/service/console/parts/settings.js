@@ -35,15 +35,14 @@ export function settings() {
     field("Rows to select by", files.dev, "a file of its own, else cut from the one above"),
     field("Rows for the last score", files.test, "a file of its own, else cut from the one above"),
   );
-  const given = (read) => (all) => Object.fromEntries(Object.entries(all).map(([name, each]) => [name, read(each)]));
-  const value = (input) => (input.type === "number" ? input.valueAsNumber || null : input.value.trim() || null);
   return {
     node,
-    files: () => given((input) => input.files[0])(files),
+    files: () => ({ dev: files.dev.files[0], test: files.test.files[0] }),
     values() {
-      const found = given(value)(inputs);
-      if (found.method) found.size = null; // of adapters alone
-      return { ...found, note: found.note ?? "" };
+      const given = (input) => input.valueAsNumber || null;
+      const [method, note] = [inputs.method.value || null, inputs.note.value.trim()];
+      const size = method ? null : given(inputs.size); // of adapters alone
+      return { method, size, epochs: given(inputs.epochs), minutes: given(inputs.minutes), note };
     },
   };
 }

@@ -48,7 +48,7 @@ function pageOf(run, path) {
     cancel.hidden = run.over;
     if (run.over) show(outcome, outcomeOf(run.job));
     curves.draw(run);
-    show(rest, baselines(run.baselines), run.data && dataOf(run.data));
+    show(rest, baselines(run), run.data && dataOf(run.data));
   }
   draw();
   const title = heading("Learning ", name(task));
@@ -87,17 +87,15 @@ function curvesOf() {
   const node = h("div.curves");
   const loss = curve("Loss");
   let dev = null;
-  function draw({ plan, steps, epochs, job }) {
+  function draw({ plan, steps, epochs }) {
     if (plan && steps.length) {
       loss.draw(steps, { end: plan.steps, what: "steps", low: 0, high: roundUp(steps.map(([, each]) => each)) });
       if (!loss.node.parentNode) node.prepend(loss.node);
     }
     if (!epochs.length) return;
-    const metric = job.result?.metric ?? Object.keys(epochs[0].dev)[0];
-    if (dev?.metric !== metric) {
-      dev?.node.remove();
-      const write = (value) => score(metric, value);
-      dev = { metric, ...curve(`${capital(spelled(metric))} on dev`, { dots: true, write }) };
+    const { metric } = plan;
+    if (!dev) {
+      dev = curve(`${capital(spelled(metric))} on dev`, { dots: true, write: (value) => score(metric, value) });
       node.append(dev.node);
     }
     const points = epochs.map((each) => [each.epoch, each.dev[metric]]);
@@ -118,12 +116,11 @@ function around(values) {
   return high > 1 ? { low: 0, high: roundUp(values) } : { low: Math.min(0.9, Math.floor(10 * low) / 10), high: 1 };
 }
 
-function baselines(found) {
+function baselines({ baselines: found, plan }) {
   const rows = found.map((each) => {
     const [split, scores] = counting(each);
-    const [[metric, value]] = Object.entries(scores);
-    const what = h("small", {}, `${spelled(metric)} on ${split}`);
-    return [[each.name, h("small", {}, each.description)], [score(metric, value), what]];
+    const what = h("small", {}, `${spelled(plan.metric)} on ${split}`);
+    return [[each.name, h("small", {}, each.description)], [score(plan.metric, scores[plan.metric]), what]];
   });
   return rows.length > 0 && section("Simpler methods, on the same rows", table("simple", [], rows));
 }

@@ -58,11 +58,13 @@ function build() {
       order.update();
     } catch (error) {
       if (signal.aborted) return; // another look has begun
+      task.hidden = true;
       status.textContent = state.file.name;
       show(wrong, problem(error));
     }
   }
 
+  encoding.classList.add("slim");
   encoding.hidden = true;
   hide(true);
   const lead = "A file of labelled texts becomes a task. It is looked at first: nothing is learnt before you say so.";
@@ -95,7 +97,11 @@ function dropZone(choose) {
 function orderForm(state) {
   let typed = false;
   const [place, about] = [h("div"), h("small", { role: "status" })];
-  const title = h("input", { ...NAME, oninput: () => update((typed = true)) });
+  const oninput = () => {
+    typed = true;
+    update();
+  };
+  const title = h("input", { ...NAME, oninput });
   const more = settings();
   const skip = tick("");
   const start = h("button.main", {}, "Start");

@@ -1,6 +1,6 @@
 // One text through several tasks at once, and which task it is for.
 
-import { at, get, pages, post } from "../api.js";
+import { pages, post } from "../api.js";
 import { actions, attempt, button, field, fold, h, heading, link, note, problem, section, show, tick } from "../dom.js";
 import { count, percent } from "../format.js";
 import { answerOf, formOf, inputOf, sendOnEnter } from "../parts/ask.js";
@@ -10,7 +10,6 @@ const LISTED = 40; // tasks to tick
 const MOST = 50; // asked at once
 const FEW = 6; // so many tasks are all ticked from the start
 const BARS = 4;
-const forms = new Map(); // what versions read, which never changes
 let kept = null; // the page outlives a look at another one
 
 export async function tryOut(signal) {
@@ -54,7 +53,8 @@ function picker(start) {
   const search = h("input", { type: "search", oninput: draw });
 
   function onchange({ target: { value, checked } }) {
-    chosen[checked ? "add" : "delete"](value);
+    if (checked) chosen.add(value);
+    else chosen.delete(value);
     tell();
   }
   function tell() {
@@ -73,23 +73,20 @@ function picker(start) {
     for (const each of chosen) if (!tasks.some(({ task }) => task === each)) chosen.delete(each);
     draw();
   }
-  const clear = button("Choose none", () => draw(chosen.clear()), "button.quiet");
+  const none = () => {
+    chosen.clear();
+    draw();
+  };
+  const clear = button("Choose none", none, "button.quiet");
   const find = field("Search", search);
   const node = h("fieldset", {}, h("legend", {}, "Tasks"), find, boxes, actions(said, clear));
   return { node, update, chosen: () => tasks.filter(({ task }) => chosen.has(task)) };
 }
 
-async function readsAs({ task, version }) {
-  const reference = `${task}@${version}`;
-  if (!forms.has(reference)) forms.set(reference, formOf(await get(at(reference))));
-  return forms.get(reference);
-}
-
 async function askAll(tasks, texts) {
   if (!tasks.length) return problem({ message: "No task is chosen.", hint: "Tick one at least." });
   if (tasks.length > MOST) return problem({ message: "Too many tasks are chosen.", hint: `Tick ${MOST} at most.` });
-  const read = await Promise.all(tasks.map(readsAs));
-  const inputs = tasks.map(({ task }, i) => ({ task, input: inputOf(read[i], texts) }));
+  const inputs = tasks.map((each) => ({ task: each.task, input: inputOf(formOf(each), texts) }));
   const asked = inputs.filter((each) => each.input);
   const { predictions } = asked.length ? await post("v1/predict", { inputs: asked }) : {};
   const answers = inputs.map((each) => {
