@@ -348,11 +348,10 @@ class _Mixed(Builder):
         _, own, kind = site.split(".")
         first = self.op("Mul", self.slots(index), self.integers(2 * self.encoder.layers))
         place = self.op("Add", first, self.integers(2 * int(own) + (kind == "output")))
-        adapted = self.adapted(x, place)
+        total = self.op("Add", self.adapted(x, place), residual)
         normal = self.op(
-            "SkipLayerNormalization", adapted, residual, *self.ones(self.width), fused=True,
-            epsilon=self.eps,
-        )  # fmt: skip
+            "LayerNormalization", total, *self.ones(self.width), axis=-1, epsilon=self.eps
+        )
         return self.scaled(normal, NORM_INPUTS, place, self.width)
 
     def of_task(self, name: str, place: str, *shape: str | int) -> str:
