@@ -48,7 +48,7 @@ def make_bank(folder: Path, encoder: Encoder, forms: dict[str, dict] = FORMS) ->
 def running(store: Store, state: Path, **settings: object) -> Iterator[TestClient]:
     """A client of a service that runs in this process. Errors are answers here, as they are
     over a wire."""
-    made = replace(Settings(state, jobs=False), **settings)
+    made = replace(Settings(state, jobs=False, job_nice=0), **settings)
     service = Service(open_bank_engine(store.files.url), made)
     app = make_app(service)
     with TestClient(app, LOCAL, raise_server_exceptions=False) as client:

@@ -30,7 +30,16 @@ class Server:
         with self.log.open("ab") as log:
             place = ("--bank", str(self.bank), "--port", str(self.port))
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "adapterbank", "serve", *place, *self.options],
+                [
+                    sys.executable,
+                    "-m",
+                    "adapterbank",
+                    "serve",
+                    *place,
+                    "--job-nice",
+                    "0",
+                    *self.options,
+                ],
                 stdout=log,
                 stderr=log,
                 env=os.environ | {"OMP_NUM_THREADS": "1"},

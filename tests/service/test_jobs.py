@@ -33,6 +33,7 @@ class Stage:
         (work,) = works
         events = self.queues[work.id] = SimpleQueue()
         self.started.put(work)
+        yield Event(work.id, "started", {"pid": 1})
         while True:
             event = events.get()
             yield event
@@ -87,7 +88,6 @@ def test_from_the_queue_to_its_end(jobs, stage, tmp_path) -> None:
     assert work.arguments["task"] == "acme/spam"
     assert work.arguments["files"] == {"train": "train.csv"}
     assert state(jobs, id) == "running"
-    stage.tell(id, "started", {"pid": 1})
     stage.tell(id, "event", {"event": "step", "step": 1})
     stage.tell(id, "event", {"event": "step", "step": 2})
     stage.tell(id, "done", {"task": "acme/spam", "version": 1})
@@ -144,6 +144,21 @@ def test_cancelled_as_it_waits_and_as_it_runs(jobs, stage, tmp_path) -> None:
     assert jobs.cancel(runs, "acme").state == "cancelled"
     with pytest.raises(JobNotFound):
         jobs.cancel(runs, "other")
+
+
+def test_cancelled_before_its_process_is_there(jobs, stage, monkeypatch) -> None:
+    real, held = stage.run, threading.Event()
+
+    def late(works: Iterable[Work]) -> Iterator[Event]:
+        held.wait(5)
+        yield from real(works)
+
+    monkeypatch.setattr(stage, "run", late)
+    id = add(jobs)
+    until(lambda: state(jobs, id) == "running")
+    jobs.cancel(id, "acme")
+    held.set()
+    until(lambda: state(jobs, id) == "cancelled")
 
 
 def test_a_cancelled_job_whose_process_dies_is_not_started_again(jobs, stage) -> None:

@@ -30,6 +30,9 @@ def serve(
         int | None,
         typer.Option(min=1, help="Threads of each.", show_default="the cores shared out"),
     ] = None,
+    job_nice: Annotated[
+        int, typer.Option(min=0, max=19, help="How far training steps back for answers.")
+    ] = 10,
     threads: Annotated[
         int, typer.Option(min=0, help="Threads that answer.", show_default="the cores")
     ] = 0,
@@ -69,6 +72,7 @@ def serve(
         jobs=jobs,
         jobs_at_once=jobs_at_once,
         job_threads=job_threads,
+        job_nice=job_nice,
         loopback=is_loopback(host),
     )
     service = Service(engine, settings)

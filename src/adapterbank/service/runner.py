@@ -23,7 +23,6 @@ from adapterbank.service.jobs import Job, JobTable
 from adapterbank.store.names import DEFAULT_TENANT
 
 TRIES = 3  # a job whose process dies this often has failed
-NICE = 10
 log = logging.getLogger("adapterbank.jobs")
 
 
@@ -167,7 +166,10 @@ class Jobs:
         return Work(job.id, "adapterbank.service.train_work", arguments)
 
     def _see(self, job: Job, event: Event) -> None:
-        if event.kind == "event":
+        if event.kind == "started":  # what was asked before it could be ended is done now
+            if self._closing or self.table.get(job.id).cancel:
+                self._compute.cancel(job.id)
+        elif event.kind == "event":
             self.table.add_event(job.id, event.payload)
             self._told(job.id)
         elif event.kind == "done":

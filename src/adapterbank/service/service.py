@@ -20,13 +20,15 @@ from adapterbank.service.apart import Apart
 from adapterbank.service.auth import Caller, Keys
 from adapterbank.service.limits import ANSWER_SECONDS
 from adapterbank.service.metrics import Metrics
-from adapterbank.service.runner import NICE, Jobs, full_name
+from adapterbank.service.runner import Jobs, full_name
 from adapterbank.serving.batcher import Answered, Batcher
 from adapterbank.serving.engine import Engine
 from adapterbank.serving.which_task import Route, Router
 from adapterbank.store.names import split_reference
 from adapterbank.store.store import TaskInfo
 from adapterbank.tasks.predictions import Prediction
+
+NICE = 10
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Settings:
     jobs: bool = True
     jobs_at_once: int = 1
     job_threads: int | None = None
+    job_nice: int = NICE
+    """How far training steps back for answers, 0 to 19."""
     loopback: bool = True
     """Whether it can be reached from this machine alone."""
 
@@ -69,7 +73,9 @@ class Service:
                 self.store.files.url,
                 settings.base,
                 at_once=settings.jobs_at_once,
-                compute=LocalCompute(settings.jobs_at_once, settings.job_threads, nice=NICE),
+                compute=LocalCompute(
+                    settings.jobs_at_once, settings.job_threads, settings.job_nice
+                ),
             )
             self.jobs.watch(self._heard)
             self.metrics.watch_jobs(self.jobs.table.counts)
