@@ -142,11 +142,7 @@ class Service:
 
     def info(self, reference: str) -> TaskInfo:
         """A task of the bank; what its package says is read once."""
-        entry = self.store.find(reference)
-        record = self.store.record(entry.task)
-        return TaskInfo(
-            entry.task, entry.version, record.current, record.versions, self.manifest(entry)
-        )
+        return self.store.info(reference, self.manifest)
 
     def check_room(self, caller: Caller, task: str) -> None:
         """Refuse a new task of a tenant that has enough."""

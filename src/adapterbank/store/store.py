@@ -252,13 +252,15 @@ class Store:
             f"The bank has no task {name!r}.", "adapterbank tasks lists those it has."
         )
 
-    def info(self, reference: str) -> TaskInfo:
-        """What there is to know of a task; its weights are not looked at."""
+    def info(
+        self, reference: str, manifest_of: Callable[[Entry], Manifest] | None = None
+    ) -> TaskInfo:
+        """What there is to know of a task; its weights are not looked at. `manifest_of` may
+        remember manifests, which never change."""
         entry = self.find(reference)
         record = self.record(entry.task)
-        return TaskInfo(
-            entry.task, entry.version, record.current, record.versions, self.manifest(entry)
-        )
+        manifest = (manifest_of or self.manifest)(entry)
+        return TaskInfo(entry.task, entry.version, record.current, record.versions, manifest)
 
     def manifest(self, entry: Entry) -> Manifest:
         """What a version says of itself; its weights are not looked at."""
