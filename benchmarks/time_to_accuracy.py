@@ -1,6 +1,6 @@
 """Seconds of training until dev accuracy is there, against the `adapters` package's own trainer.
 
-    python benchmarks/time_to_accuracy.py [--tasks corporate_messaging airline mrpc]
+    python benchmarks/time_to_accuracy.py [--tasks corporate_messaging airline …] [--rates 1e-4 …]
 
 Ours is the default recipe. The peer trains its Houlsby preset for six epochs with length-grouped
 batches of 32, at the learning rate its documentation gives (1e-4) and at one that suits adapters on
@@ -16,7 +16,7 @@ import argparse
 import json
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from adapterbank.model.encoder import Encoder, load_encoder
@@ -42,24 +42,25 @@ Curve = list[tuple[float, float]]  # seconds so far, dev accuracy
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tasks", nargs="+", default=["corporate_messaging", "airline", "mrpc"])
-    tasks = parser.parse_args().tasks
+    parser.add_argument("--tasks", nargs="+", default=["corporate_messaging", "airline", "sst2"])
+    parser.add_argument("--rates", nargs="+", type=float, default=RATES, help="of the peer")
+    options = parser.parse_args()
     encoder = load_encoder()
     found = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
-    for name in tasks:
-        found[name] = measure(encoder, known_task(name))
+    for name in options.tasks:
+        found[name] = measure(encoder, known_task(name), options.rates)
         RESULTS.write_text(json.dumps(found, indent=2) + "\n")
         print(json.dumps({name: found[name]["times"]}, indent=2))
-    draw({name: found[name]["curves"] for name in tasks})
+    draw({name: each["curves"] for name, each in found.items()})
 
 
-def measure(encoder: Encoder, task: Task) -> dict[str, Any]:
+def measure(encoder: Encoder, task: Task, rates: Sequence[float]) -> dict[str, Any]:
     """Curves of both, and the times taken from them."""
     recipe = make_recipe("default", "adapters", min(TRAIN, len(task.train)))
     train = prepare(encoder, task, task.train[:TRAIN], recipe.max_length)
     dev = prepare(encoder, task, task.dev[:DEV], recipe.max_length)
     curves = {OURS: list(our_curve(encoder, task, train, dev))}
-    for rate in RATES:
+    for rate in rates:
         curves[f"adapters 1.3.0, rate {rate:g}"] = list(
             peer_curve(train, dev, len(task.labels), rate)
         )

@@ -6,17 +6,20 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from adapterbank.compute.protocol import Event, Work
-from adapterbank.errors import ComputeError, ConfigError
+from adapterbank.errors import ComputeError, ConfigError, DataError
 from adapterbank.order import DEFAULT_SIZE
+from adapterbank.streams.arrivals import Arrival
+from adapterbank.studies.answers import kind_of
 from adapterbank.studies.data import load
 from adapterbank.studies.run import run_study
 from adapterbank.studies.runs import Rows, RunConfig, RunStore
 from adapterbank.studies.study import Study, read_study
-from adapterbank.studies.table import markdown, table_of
+from adapterbank.studies.table import table_of
 from adapterbank.studies.work import work
 from adapterbank.training import recipe as recipes
 from in_process import InProcess
@@ -27,6 +30,7 @@ title = "Small"
 base = "{base}"
 tasks = ["support", "reviews"]
 seeds = 2
+widen = 0
 train_rows = 40
 dev_rows = 30
 test_rows = 30
@@ -73,6 +77,22 @@ def done(tmp_path_factory, base) -> Study:
     return study
 
 
+def arguments_of(study: Study, config: RunConfig) -> dict[str, Any]:
+    return {
+        "config": asdict(config),
+        "base": study.base,
+        "data": str(
+            study.folder.parent / ".runs" / "data" / f"{study.task(config.rows).digest}.jsonl"
+        ),
+        "runs": str(study.store.folder),
+    }
+
+
+def told(study: Study) -> str:
+    kind = kind_of(study)
+    return kind.markdown(kind.compute(study))
+
+
 class Halting(InProcess):
     """Ends in the middle."""
 
@@ -91,7 +111,7 @@ def test_the_best_on_dev_runs_with_every_seed(done) -> None:
         arm = done.arms[0]
         first = {r: done.store.get(done.config(rows, {**arm.fixed, "learning_rate": r}, 0))
                  for r in (1e-3, 1e-2)}  # fmt: skip
-        metric = load(rows).metric
+        metric = done.task(rows).metric
         best = max(first, key=lambda rate: first[rate]["dev"][metric])
         assert done.chosen(rows, arm)["learning_rate"] == best
         seeds = [done.store.get(c)["config"]["seed"] for c in done.runs(rows, arm)]
@@ -165,7 +185,7 @@ def test_a_default_that_is_spelt_out_is_the_same_run(done) -> None:
 def test_a_run_on_some_layers(done) -> None:
     """What JSON makes of a tuple is read back."""
     config = done.config(done.rows[0], {"first_layer": 2, "size": 2, "epochs": 1}, 0)
-    arguments = {"config": asdict(config), "base": done.base, "runs": str(done.store.folder)}
+    arguments = arguments_of(done, config)
     record = work(json.loads(json.dumps(arguments)), lambda _: None)
     whole = done.config(done.rows[0], {"size": 2, "epochs": 1}, 0)
     assert config.settings["layers"] == (2, 3)
@@ -174,18 +194,18 @@ def test_a_run_on_some_layers(done) -> None:
 
 
 def test_rows_are_cut_the_same_way_every_time() -> None:
-    small, large = load(Rows("support", train=20)), load(Rows("support"))
+    source = Arrival("support", "support")
+    small, large = load(Rows("support", train=20), source), load(Rows("support"), source)
     assert len(small.train) == 20
     assert [row for row in large.train if row in small.train] == list(small.train)
-    load.cache_clear()
-    assert load(Rows("support", train=20)).train == small.train
+    assert load(Rows("support", train=20), source).train == small.train
     assert small.test == large.test
 
 
 def test_the_table_holds_test_scores_and_the_gap_seed_by_seed(done) -> None:
     table = table_of(done)
     cell = table.cells["adapters"]["support"]
-    metric = load(done.rows[0]).metric
+    metric = done.task(done.rows[0]).metric
     assert list(cell.scores) == [100 * r["test"][metric] for r in cell.records]
     assert [r["config"]["seed"] for r in cell.records] == [0, 1]
     gap = table.gap("adapters", "full")
@@ -199,7 +219,7 @@ def test_the_table_holds_test_scores_and_the_gap_seed_by_seed(done) -> None:
     ]
     assert gap.mean == pytest.approx(sum(by_seed) / 2)
     assert gap.error == pytest.approx(abs(by_seed[0] - by_seed[1]) / 2)
-    text = markdown(table)
+    text = told(done)
     assert "against full" in text
     assert f"{gap.mean:+.2f} ± {gap.error:.2f}" in text
     assert len(table.cells["features"]["support"].scores) == 1
@@ -212,7 +232,7 @@ def test_an_arm_with_a_run_missing_has_no_mean(base, tmp_path) -> None:
     table = table_of(study)
     assert table.mean("full") is None
     assert table.gap("adapters", "full") is None
-    assert "adapters" in markdown(table)
+    assert "adapters" in told(study)
 
 
 def test_every_setting_stands_for_itself_without_a_choice(base, tmp_path) -> None:
@@ -258,9 +278,14 @@ def test_a_damaged_record_is_said_with_its_way_out(tmp_path) -> None:
 
 def test_another_base_is_not_taken_for_the_studys(done) -> None:
     config = replace(done.needed()[0], base="0" * 64)
-    arguments = {"config": asdict(config), "base": done.base, "runs": str(done.store.folder)}
     with pytest.raises(ConfigError, match="The base"):
-        work(arguments, lambda _: None)
+        work(arguments_of(done, config), lambda _: None)
+
+
+def test_other_rows_are_not_taken_for_the_studys(done) -> None:
+    config = replace(done.needed()[0], data="0" * 64)
+    with pytest.raises(DataError, match=r"rows of support .*not those of the study"):
+        work(arguments_of(done, config), lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -285,3 +310,112 @@ def test_a_study_that_makes_no_sense_is_refused(tmp_path, text, message) -> None
 def test_a_folder_without_a_study(tmp_path) -> None:
     with pytest.raises(ConfigError, match=r"no study in .*study\.toml"):
         read_study(tmp_path)
+
+
+def put(study: Study, rows: Rows, settings: dict[str, Any], dev: float, seed: int = 0) -> None:
+    metric = study.task(rows).metric
+    scores = {"metric": metric, "dev": {metric: dev}, "test": {metric: dev}}
+    study.store.put(study.config(rows, settings, seed), scores)
+
+
+def test_a_best_rate_at_the_edge_asks_for_the_next_one(base, tmp_path) -> None:
+    study = study_of(tmp_path, base, ("widen = 0", "widen = 2"))
+    rows, arm = study.rows[0], study.arms[0]
+
+    def rates() -> list[float]:
+        return [each["learning_rate"] for each in study.tried(rows, arm)]
+
+    assert rates() == [1e-3, 1e-2]
+    put(study, rows, {**arm.fixed, "learning_rate": 1e-3}, 0.7)
+    assert rates() == [1e-3, 1e-2]  # one is to be run yet
+    put(study, rows, {**arm.fixed, "learning_rate": 1e-2}, 0.6)
+    assert rates() == [1e-3, 1e-2, 1e-4]
+    assert study.chosen(rows, arm) is None
+    put(study, rows, {**arm.fixed, "learning_rate": 1e-4}, 0.8)
+    assert rates() == [1e-3, 1e-2, 1e-4, 1e-5]
+    put(study, rows, {**arm.fixed, "learning_rate": 1e-5}, 0.9)
+    assert rates() == [1e-3, 1e-2, 1e-4, 1e-5]  # twice, no more
+    assert study.chosen(rows, arm)["learning_rate"] == 1e-5
+
+
+def test_a_best_rate_inside_is_the_best(base, tmp_path) -> None:
+    study = study_of(
+        tmp_path, base, ("widen = 0\n", "")
+    )  # and the usual number of times is not none
+    rows, arm = study.rows[0], study.arms[0]
+    put(study, rows, {**arm.fixed, "learning_rate": 1e-3}, 0.6)
+    put(study, rows, {**arm.fixed, "learning_rate": 1e-2}, 0.7)
+    put(study, rows, {**arm.fixed, "learning_rate": 0.1}, 0.5)
+    assert study.chosen(rows, arm)["learning_rate"] == 1e-2
+
+
+def test_what_was_found_can_be_looked_at_without_rows_and_base(done, monkeypatch) -> None:
+    """From the records and the lock alone."""
+    text = told(done)
+
+    def gone(*_: object, **__: object) -> None:
+        raise AssertionError("read again")
+
+    monkeypatch.setattr("adapterbank.studies.facts._task_facts", gone)
+    monkeypatch.setattr("adapterbank.studies.facts._base_facts", gone)
+    assert told(read_study(done.folder)) == text
+
+
+OWN = """
+title = "Mine"
+base = "{base}"
+tasks = [{{name = "mine", train = "mine.csv", text_column = "body"}}]
+
+[[arm]]
+name = "n-grams"
+method = "n-grams"
+tries = 2
+"""
+
+
+def own_rows(path: Path, rows: int = 60) -> None:
+    lines = [f"{'good' if i % 2 else 'bad'} thing number {i},{i % 2}" for i in range(rows)]
+    path.write_text("\n".join(["body,label", *lines]) + "\n")
+
+
+def test_a_study_of_ones_own_rows(base, tmp_path) -> None:
+    home = write(tmp_path, OWN.format(base=base))
+    own_rows(home / "mine.csv")
+    study = read_study(home)
+    list(run_study(study, InProcess()))
+    (record,) = study.store.folder.glob("*.json")
+    assert str(tmp_path) not in record.read_text()  # what is published names no folder of ours
+    assert str(tmp_path) not in (home / "study.lock").read_text().replace(str(base), "")
+    assert table_of(study).cells["n-grams"]["mine"].scores[0] > 90
+
+
+def test_changed_rows_do_not_stand_beside_the_old_ones(base, tmp_path) -> None:
+    home = write(tmp_path, OWN.format(base=base))
+    own_rows(home / "mine.csv")
+    list(run_study(read_study(home), InProcess()))
+    own_rows(home / "mine.csv", 80)
+    with pytest.raises(ConfigError, match=r"rows of mine .*delete study\.lock"):
+        list(run_study(read_study(home), InProcess()))
+    (home / "study.lock").unlink()
+    list(run_study(read_study(home), InProcess()))
+
+
+def test_a_damaged_lock_is_said_with_its_way_out(base, tmp_path) -> None:
+    home = write(tmp_path, OWN.format(base=base))
+    own_rows(home / "mine.csv")
+    (home / "study.lock").write_text("[]")
+    with pytest.raises(ConfigError, match=r"study\.lock cannot be read.*Delete it"):
+        read_study(home).needed()
+
+
+def test_probes(done) -> None:
+    rows = done.rows[0]
+    config = done.config(rows, {"size": 4, "epochs": 1, "probe": "ablation"}, 0)
+    assert config.digest != done.config(rows, {"size": 4, "epochs": 1}, 0).digest
+    found = work(arguments_of(done, config), lambda _: None)
+    metric = done.task(rows).metric
+    assert found["ablation"]["whole"] == pytest.approx(found["test"][metric])
+    half = done.config(rows, {"size": 4, "epochs": 1, "probe": "fp16"}, 0)
+    found = work(arguments_of(done, half), lambda _: None)["fp16"]
+    assert 0 <= found["other_answers"] <= 0.1
+    assert found["bytes"] < 0.8 * found["bytes_fp32"]

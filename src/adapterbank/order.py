@@ -8,6 +8,7 @@ from typing import Any
 
 from adapterbank.errors import ConfigError
 from adapterbank.model.config import AdapterConfig, check_choice
+from adapterbank.model.heads import Kind
 from adapterbank.model.methods import Method, make_method
 from adapterbank.store.manifest import Precision
 from adapterbank.store.package import Package
@@ -53,9 +54,11 @@ class Order:
 
     def recipe_for(self, task: Task) -> Recipe:
         """The recipe with all its numbers."""
-        return make_recipe(
-            self.recipe, self.method.name, len(task.train), task.kind, **self.settings
-        )
+        return self.recipe_of(len(task.train), task.kind)
+
+    def recipe_of(self, rows: int, kind: Kind) -> Recipe:
+        """The recipe for so many rows of a kind of task."""
+        return make_recipe(self.recipe, self.method.name, rows, kind, **self.settings)
 
 
 def make_order(layers: int, **settings: Any) -> Order:

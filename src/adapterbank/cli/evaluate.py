@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from adapterbank.cli.labelled import labelled_rows
 from adapterbank.cli.options import (
     BankOption,
     BaseOption,
@@ -52,7 +53,6 @@ def evaluate(
     """
     from adapterbank.bank import Bank
     from adapterbank.serving.predictor import Predictor
-    from adapterbank.tasks.load import read_examples
     from adapterbank.tasks.metrics import per_class
     from adapterbank.tasks.task import Task
     from adapterbank.training.evaluate import scores_of
@@ -62,19 +62,14 @@ def evaluate(
     entry = home.store.find(task)
     package = home.store.load(entry)
     manifest = package.manifest
-    known = manifest.columns if not data.endswith(".json") else {}
-    examples = list(
-        read_examples(
-            data,
-            manifest.kind,
-            manifest.labels,
-            pairs=manifest.pair,
-            text_column=text_column or known.get("text"),
-            pair_column=pair_column or known.get("pair"),
-            label_column=label_column or known.get("label"),
-            label_names=label_names.split(",") if label_names else None,
-            encoding=encoding,
-        )
+    examples = labelled_rows(
+        manifest,
+        data,
+        text_column=text_column,
+        pair_column=pair_column,
+        label_column=label_column,
+        label_names=label_names,
+        encoding=encoding,
     )
     with Predictor(home.encoder, package) as predictor:
         predictions = [

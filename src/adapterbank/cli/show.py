@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adapterbank.cli.options import BankOption
+from adapterbank.cli.options import BankOption, BaseOption
 from adapterbank.cli.output import JSON_HELP, print_facts, print_json, print_table
+from adapterbank.errors import ConfigError
 
 if TYPE_CHECKING:
     from adapterbank.store.store import TaskInfo
@@ -18,7 +19,20 @@ def show(
     card: Annotated[
         bool, typer.Option("--card", help="The card: one HTML page on stdout, to keep or publish.")
     ] = False,
+    ablation: Annotated[
+        bool, typer.Option("--ablation", help="Which layers' adapters matter, and how wide.")
+    ] = False,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            metavar="F",
+            help="With --ablation: labelled rows to score; a sample or a task of the catalogue has "
+            "its own.",
+        ),
+    ] = None,
     bank: BankOption = "bank",
+    base: BaseOption = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Show one task: what it is, how good it is, where it comes from.
@@ -30,11 +44,19 @@ def show(
       adapterbank show support@1 --json
 
       adapterbank show support --card > support.html
+
+      adapterbank show support --ablation --data checked.csv
     """
+    if data is not None and not ablation:
+        raise ConfigError("--data is of use with --ablation alone.")
     from adapterbank.store.store import Store
 
     info = Store.open(bank).info(task)
-    if card:
+    if ablation:
+        from adapterbank.cli.ablation import show_ablation
+
+        show_ablation(info, bank, base, data, as_json)
+    elif card:
         from adapterbank.store.card import card as make_card
 
         print(make_card(info.manifest, reference=str(info), versions=info.versions))

@@ -105,7 +105,7 @@ def stream(
     running = Stream(home, path, found, score_rows, contrast, base)
     stopped = False
     try:
-        _follow(running.run(watch=watch))
+        follow(running.run(watch=watch))
     except KeyboardInterrupt:
         stopped = True
         print("Stopped. The same command goes on from here.", file=sys.stderr)
@@ -128,7 +128,7 @@ def _report_folder(report: str | None) -> Path | None:
     return Path(report)
 
 
-def _follow(events: Iterable[Event]) -> None:
+def follow(events: Iterable[Event]) -> None:
     """Show what happens, on stderr."""
     from contextlib import ExitStack
 

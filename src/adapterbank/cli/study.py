@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from adapterbank.compute.protocol import Compute
     from adapterbank.studies.study import Study
 
-study = typer.Typer(no_args_is_help=True, help="Studies: many runs, one question. `run`, `status`.")
+study = typer.Typer(
+    no_args_is_help=True, help="Studies: many runs, one question. `run`, `status`, `report`, `new`."
+)
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder with a study.toml.")]
 
 
@@ -41,8 +43,12 @@ def run(
     if on != "local":
         raise ConfigError(f"--on is {on!r}. Choose from: local.")
     from adapterbank.compute.local import LocalCompute
+    from adapterbank.studies.stream import is_stream
     from adapterbank.studies.study import read_study
 
+    if is_stream(folder):
+        _run_stream(folder)
+        return
     found = read_study(folder)
     _follow(found, LocalCompute(processes))
     _show(found)
@@ -64,11 +70,108 @@ def status(folder: Folder) -> None:
     _show(found)
 
 
-def _show(found: Study) -> None:
-    from adapterbank.studies.table import markdown, table_of
+@study.command()
+def report(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A study, or a folder of studies.")
+    ] = Path("reproduction"),
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="F.md", help="All studies as one page in Markdown.")
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="F.html", help="… as one page in HTML; else report.html in FOLDER."),
+    ] = None,
+) -> None:
+    """Write what was found: tables and pictures from the records of runs alone.
 
-    if found.choose:
-        typer.echo(markdown(table_of(found)))
+    Each study's README.md gets its table and its picture, and all studies become one page that
+    needs nothing else. Neither rows nor base are read, and what is not run yet is said.
+
+    [bold]Examples[/bold]
+
+      adapterbank study report
+
+      adapterbank study report reproduction/quality
+
+      adapterbank study report reproduction --markdown docs/reproduction.md
+    """
+    from adapterbank.studies.findings import findings_of
+    from adapterbank.studies.findings import markdown as of_findings
+    from adapterbank.studies.report import as_html, as_markdown, study_folders, write_page
+
+    pages = []
+    for each in study_folders(folder):
+        pages.append(write_page(each))
+        typer.echo(f"{each}: {pages[-1].status}")
+    head = folder / "README.md"
+    title, introduction = "Studies", ""
+    if len(pages) > 1 and head.is_file():
+        first, _, introduction = head.read_text("utf-8").partition("\n")
+        title = first.removeprefix("# ")
+        if found := findings_of(folder):
+            introduction += f"\n## Findings\n\n{of_findings(found)}"
+    elif len(pages) == 1:
+        title = pages[0].title
+    target = html or folder / "report.html"
+    target.write_text(as_html(pages, title, introduction), "utf-8")
+    typer.echo(f"Report: {target}")
+    if markdown is not None:
+        markdown.write_text(as_markdown(pages, title, introduction, markdown), "utf-8")
+        typer.echo(f"Report: {markdown}")
+
+
+@study.command()
+def new(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the study is to be.")],
+    train: Annotated[
+        Path, typer.Option("--train", metavar="F", help="Your labelled rows, as for train.")
+    ],
+) -> None:
+    """Begin a study of your own data: adapters of three sizes beside what they compete with.
+
+    It writes a study.toml that can be changed, and runs nothing.
+
+    [bold]Examples[/bold]
+
+      adapterbank study new studies/messages --train messages.csv
+
+      adapterbank study run studies/messages
+    """
+    from adapterbank.studies.new import begin_study
+
+    typer.echo(f"Begun: {begin_study(folder, train)}. Next: adapterbank study run {folder}")
+
+
+def _run_stream(folder: Path) -> None:
+    """Learn the stream's tasks into a bank beside the studies, with the contrast."""
+    from adapterbank.bank import Bank
+    from adapterbank.cli.stream import follow
+    from adapterbank.compute.records import write_record
+    from adapterbank.streams.stream import Stream, open_source
+    from adapterbank.studies.report import ANSWER
+    from adapterbank.studies.stream import LIST, answer_of
+
+    path = folder / LIST
+    source = open_source(path, {})
+    home = Bank.open(folder.parent / ".runs" / folder.name)
+    running = Stream(home, path, source, contrast=True)
+    try:
+        follow(running.run())
+    finally:
+        report = running.report()
+        if report["tasks"]:
+            write_record(folder / ANSWER, answer_of(report))
+
+
+def _show(found: Study) -> None:
+    """What was found so far."""
+    from adapterbank.studies.answers import kind_of
+
+    kind = kind_of(found)
+    answer = kind.compute(found)
+    if answer["runs_done"]:
+        typer.echo(kind.markdown(answer))
 
 
 def _follow(found: Study, compute: Compute) -> None:

@@ -10,7 +10,7 @@ it can be run by a process on this machine or by one on another.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -31,6 +31,10 @@ class Work:
     """A module of this package that has `work(arguments, emit) -> dict`."""
     arguments: dict[str, Any] = field(default_factory=dict)
     """Plain JSON."""
+    folder: str = ""
+    """The folder of the unit's files: arguments that begin with it are paths in it."""
+    inputs: Sequence[str] = ()
+    """What the unit reads there, if it has to be carried elsewhere; what it writes comes back."""
 
     def __post_init__(self) -> None:
         if not self.module.startswith(PACKAGE):

@@ -7,44 +7,23 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from adapterbank.figures.style import COLOURS, INK, PALE, note, picture
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe and Ito's colours, told apart by the colour-blind too; yellow is too pale for a thin line.
-COLOURS = (
-    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C510A", "#666666",
-)  # fmt: skip
-INK, PALE = "#222222", "#B8B8B8"
-BANK, SHARED = "#0072B2", "#D55E00"
+BANK, SHARED = COLOURS[0], COLOURS[1]
 NAMED = len(COLOURS)  # more tasks than this are drawn in grey, without names
-STYLE: Any = {
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "svg.hashsalt": "adapterbank",  # the same record gives the same file
-}
 
 
 def draw_stream(record: dict[str, Any], path: Path) -> None:
     """Draw the record of a stream, in the form that the path's ending names."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
     tasks = [task for task in record["tasks"] if task["higher_is_better"]]
     shared = any(task["shared_encoder"] for task in tasks)
     kinds = ("bank", "shared_encoder") if shared else ("bank",)
     scores = [score for task in tasks for kind in kinds for _, score in task[kind]["scores"]]
     bottom = min([0.0, *scores])
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(10 if shared else 6.4, 3.9), layout="constrained")
+    with picture(path, 10 if shared else 6.4, 3.9) as figure:
         widths = [*[1.0] * len(kinds), 0.5]
         *panels, account = figure.subplots(1, len(widths), width_ratios=widths)
         same = record["packages_identical"] and record["predictions_identical"]
@@ -57,9 +36,7 @@ def draw_stream(record: dict[str, Any], path: Path) -> None:
             panel.set_ylim(bottom - 0.02, 1.02)
             _scores(panel, tasks, kind, BANK if kind == "bank" else SHARED, bottom)
         _parameters(account, record["parameters"])
-        note = fill(_note(record, tasks), 175 if shared else 95)
-        figure.supxlabel(note, fontsize=8, x=0.01, ha="left", color="#555555")
-        figure.savefig(path, dpi=200, metadata={"Date": None} if path.suffix == ".svg" else None)
+        note(figure, fill(_note(record, tasks), 175 if shared else 95))
 
 
 def _scores(
@@ -87,8 +64,7 @@ def _scores(
     panel.set_xlabel("tasks learnt")
     step = 1 if last <= 10 else 5 if last <= 50 else 10
     panel.set_xticks(sorted({1, *range(step, last + 1, step)}))
-    panel.grid(axis="y", color="#E6E6E6", linewidth=0.6)
-    panel.set_axisbelow(True)
+    panel.grid(axis="y")
 
 
 def _mean(tasks: Sequence[dict[str, Any]], kind: str) -> list[tuple[int, float]]:

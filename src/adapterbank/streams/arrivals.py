@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from adapterbank.bank import OF_DATA
@@ -114,7 +115,7 @@ def read_list(path: Path, given: Mapping[str, Any]) -> list[Arrival]:
         raise ConfigError(f"{path.name} lists no tasks.", "Give each a table: [[task]].")
     _check_keys(defaults, (*READING, *LEARNING, "max_rows"), f"{path.name}, [defaults]")
     arrivals = [
-        _arrival(table, f"{path.name}, task {number}", path.parent, defaults, given)
+        read_arrival(table, f"{path.name}, task {number}", path.parent, defaults, given)
         for number, table in enumerate(tables, 1)
     ]
     names = [arrival.name for arrival in arrivals]
@@ -136,9 +137,14 @@ def _toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path.name} is not TOML: {error}.") from error
 
 
-def _arrival(
-    table: Any, where: str, home: Path, defaults: dict[str, Any], given: Mapping[str, Any]
+def read_arrival(
+    table: Any,
+    where: str,
+    home: Path,
+    defaults: Mapping[str, Any] = MappingProxyType({}),
+    given: Mapping[str, Any] = MappingProxyType({}),
 ) -> Arrival:
+    """One task of a list; its files are beside the list. `where` says in errors which it is."""
     if not isinstance(table, dict) or "name" not in table:
         raise ConfigError(f"{where}: it has no name.", 'Give it one: name = "spam".')
     try:

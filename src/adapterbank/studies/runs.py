@@ -42,12 +42,14 @@ class RunConfig:
     recipe: dict[str, Any] = field(default_factory=dict)
     """Every number of it, the seed apart; none of a baseline."""
     seed: int = 0
+    probe: str = ""
+    """What is measured on the trained package besides its scores: `studies/probes.py`."""
 
     @property
     def digest(self) -> str:
-        """The run's name."""
-        text = json.dumps(asdict(self), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:20]
+        """The run's name. How many rows were asked for says nothing that the rows don't."""
+        said = {**asdict(self), "rows": self.rows.task}
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:20]
 
 
 class RunStore:

@@ -2,19 +2,22 @@
 
     reproduction/runs/<digest>.json      one record a run, shared by all studies
     reproduction/<study>/study.toml      the question
+    reproduction/<study>/study.lock      the base and the rows it is asked of
 
     title = "Adapters against full fine-tuning"
-    tasks = ["mrpc", "cola"]
+    tasks = ["mrpc", "cola", {name = "mine", train = "mine.csv"}]
     seeds = 3
     train_rows = 2500
 
     [[arm]]
     name = "adapters 32"
     size = 32
-    learning_rate = [1e-3, 2e-3]
+    learning_rate = [1e-3, 2e-3, 4e-3]
 
 An arm with lists is tried on their whole grid with one seed; the setting that is best on dev then
-runs with the other seeds. With `choose = false` every setting runs with every seed.
+runs with the other seeds. Where the best learning rate is the lowest or the highest of its list,
+the list is continued (`widen`, twice at most): a best at the edge may not be the best. With
+`choose = false` every setting runs with every seed.
 """
 
 from __future__ import annotations
@@ -25,21 +28,28 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from adapterbank.errors import ConfigError
-from adapterbank.model.encoder import read_config
+from adapterbank.model.heads import Kind
 from adapterbank.model.methods import Method
 from adapterbank.order import make_order
-from adapterbank.studies.data import digest_of, load
+from adapterbank.studies.facts import Facts, TaskFacts, facts_of
+from adapterbank.studies.probes import PROBES
 from adapterbank.studies.runs import Record, Rows, RunConfig, RunStore
 from adapterbank.tasks.metrics import LOWER_IS_BETTER
-from adapterbank.tasks.task import Task
 
-BASELINES = ("n-grams", "frozen features")
+if TYPE_CHECKING:
+    from adapterbank.streams.arrivals import Arrival
+
+NGRAMS, FEATURES = "n-grams", "frozen features"
+BASELINES = (NGRAMS, FEATURES)
+NGRAM_TRIES = 24
+RATE = "learning_rate"
+WIDEN = 2
 KNOWN = (
-    "title", "base", "tasks", "seeds", "train_rows", "dev_rows", "test_rows", "choose", "reference",
-    "arm",
+    "title", "figure", "base", "tasks", "seeds", "train_rows", "dev_rows", "test_rows",
+    "choose", "widen", "reference", "arm", "group", "paper", "place",
 )  # fmt: skip
 
 
@@ -51,10 +61,12 @@ class Arm:
     fixed: dict[str, Any]
     grid: dict[str, list[Any]]
 
-    def candidates(self) -> Iterator[dict[str, Any]]:
+    def candidates(self) -> list[dict[str, Any]]:
         """Every setting."""
-        for values in product(*self.grid.values()):
-            yield self.fixed | dict(zip(self.grid, values, strict=True))
+        return [
+            self.fixed | dict(zip(self.grid, values, strict=True))
+            for values in product(*self.grid.values())
+        ]
 
 
 @dataclass(frozen=True)
@@ -63,15 +75,26 @@ class Study:
 
     folder: Path
     title: str
+    figure: str
+    """How the answer is drawn: `studies/answers.py`."""
     base: str
-    fingerprint: str
     rows: tuple[Rows, ...]
+    sources: dict[str, Arrival]
+    """Where each task's rows come from."""
     arms: tuple[Arm, ...]
     seeds: int
     choose: bool
     """Whether the best setting on dev stands for its arm; else every setting stands for itself."""
+    widen: int
+    """How often a list of learning rates may be continued."""
     reference: str
     """The arm that others are compared with."""
+    groups: dict[str, list[str]]
+    """Tasks that are looked at together, by a name."""
+    paper: dict[str, Any]
+    """The paper's own figures, to stand beside."""
+    place: int
+    """Where it stands among its neighbours."""
 
     @cached_property
     def store(self) -> RunStore:
@@ -79,53 +102,72 @@ class Study:
         return RunStore(self.folder.parent / "runs")
 
     @cached_property
-    def layers(self) -> int:
-        """Of the base."""
-        return int(read_config(self.base).num_hidden_layers)
+    def facts(self) -> Facts:
+        """What is known of base and rows."""
+        return self.look(fresh=False)
+
+    def look(self, *, fresh: bool) -> Facts:
+        """Find out what is not known; with `fresh`, everything once more."""
+        return facts_of(self.folder, self.base, self.rows, self.sources, fresh=fresh)
+
+    def task(self, rows: Rows) -> TaskFacts:
+        """What is known of a task's rows."""
+        return self.facts.tasks[rows.task]
 
     def config(self, rows: Rows, settings: dict[str, Any], seed: int) -> RunConfig:
         """One run with all its numbers."""
-        task = load(rows)
+        facts = self.task(rows)
         own = dict(settings)
-        method = own.pop("method", "adapters")
-        common = (rows, digest_of(rows), self.fingerprint, method)
-        if method in BASELINES:
+        method, probe = own.pop("method", "adapters"), own.pop("probe", "")
+        common = (rows, facts.digest, self.facts.base.fingerprint, method)
+        if method == FEATURES:
             return RunConfig(*common)
-        order = make_order(self.layers, method=method, **own)
-        recipe = order.recipe_for(task).as_dict()
+        if method == NGRAMS:
+            return RunConfig(*common, {"tries": own.get("tries", NGRAM_TRIES)}, seed=seed)
+        order = make_order(self.facts.base.layers, method=method, **own)
+        recipe = order.recipe_of(facts.train, cast(Kind, facts.kind)).as_dict()
         del recipe["seed"]
-        return RunConfig(*common, _settings(order.method), recipe, seed)
+        return RunConfig(*common, _settings(order.method), recipe, seed, probe)
 
     def runs(self, rows: Rows, arm: Arm) -> list[RunConfig]:
         """All that is known to be needed of an arm on a task: more once its setting is chosen."""
-        candidates = list(arm.candidates())
-        if not self.choose or len(candidates) == 1:
-            return _unique(
-                self.config(rows, settings, seed)
-                for settings in candidates
-                for seed in range(self.seeds)
-            )
-        first = _unique(self.config(rows, settings, 0) for settings in candidates)
+        if not self.choose or len(arm.candidates()) == 1:
+            every = arm.candidates()
+            return _unique(run for settings in every for run in self.seeded(rows, settings))
+        first = [self.config(rows, settings, 0) for settings in self.tried(rows, arm)]
         chosen = self.chosen(rows, arm)
-        return first if chosen is None else _unique([*first, *self.seeded(rows, chosen)])
+        return _unique(first if chosen is None else [*first, *self.seeded(rows, chosen)])
 
     def seeded(self, rows: Rows, settings: dict[str, Any]) -> list[RunConfig]:
-        """One setting with every seed."""
-        return [self.config(rows, settings, seed) for seed in range(self.seeds)]
+        """One setting with every seed; once, where a seed changes nothing."""
+        return _unique(self.config(rows, settings, seed) for seed in range(self.seeds))
+
+    def tried(self, rows: Rows, arm: Arm) -> list[dict[str, Any]]:
+        """Every setting of the grid, and those beyond its edges that its records ask for."""
+        tried = arm.candidates()
+        for _ in range(self.widen if self.choose and len(arm.grid.get(RATE, ())) > 1 else 0):
+            best = self._best(rows, tried)
+            further = _beyond(best, tried) if best else None
+            if further is None:
+                break
+            tried.append(further)
+        return tried
 
     def chosen(self, rows: Rows, arm: Arm) -> dict[str, Any] | None:
         """The setting that is best on dev with the first seed; None while one is to be run."""
-        candidates = list(arm.candidates())
-        if len(candidates) == 1:
-            return candidates[0]
-        task = load(rows)
+        candidates = arm.candidates()
+        return candidates[0] if len(candidates) == 1 else self._best(rows, self.tried(rows, arm))
+
+    def _best(self, rows: Rows, tried: list[dict[str, Any]]) -> dict[str, Any] | None:
+        metric = self.task(rows).metric
+        sign = -1 if metric in LOWER_IS_BETTER else 1
         found = []
-        for settings in candidates:
+        for settings in tried:
             record = self.store.get(self.config(rows, settings, 0))
             if record is None:
                 return None
-            found.append((_rank(task, record), settings))
-        return max(found, key=lambda each: each[0])[1]
+            found.append(sign * float(record["dev"][metric]))
+        return tried[max(range(len(tried)), key=lambda i: found[i])]
 
     def needed(self) -> list[RunConfig]:
         """Every run that is known to be needed, task by task; none twice."""
@@ -136,6 +178,10 @@ class Study:
     def missing(self) -> list[RunConfig]:
         """Those that are not done."""
         return [config for config in self.needed() if self.store.get(config) is None]
+
+    def record(self, rows: Rows, settings: dict[str, Any], seed: int) -> Record | None:
+        """Of one run; None if it is not done."""
+        return self.store.get(self.config(rows, settings, seed))
 
 
 def read_study(folder: Path) -> Study:
@@ -156,29 +202,39 @@ def read_study(folder: Path) -> Study:
     for name in ("title", "tasks", "arm"):
         if not found.get(name):
             raise ConfigError(f"{path} has no {name}.")
-    base = found.get("base", "minilm")
     caps = [found.get(f"{split}_rows", 0) for split in ("train", "dev", "test")]
+    sources = dict(_sources(path, found["tasks"]))
     arms = tuple(_arm(path, arm) for arm in found["arm"])
     reference = found.get("reference", "")
     if reference and reference not in (arm.name for arm in arms):
         raise ConfigError(f"{path}: the reference {reference!r} is not one of the arms.")
     return Study(
-        folder,
-        found["title"],
-        base,
-        _fingerprint(base),
-        tuple(Rows(task, *caps) for task in found["tasks"]),
-        arms,
-        found.get("seeds", 1),
-        found.get("choose", True),
-        reference,
+        folder=folder,
+        title=found["title"],
+        figure=found.get("figure", "table"),
+        base=found.get("base", "minilm"),
+        rows=tuple(Rows(task, *caps) for task in sources),
+        sources=sources,
+        arms=arms,
+        seeds=found.get("seeds", 1),
+        choose=found.get("choose", True),
+        widen=found.get("widen", WIDEN),
+        reference=reference,
+        groups=found.get("group", {}),
+        paper=found.get("paper", {}),
+        place=found.get("place", 100),
     )
 
 
-def _fingerprint(base: str) -> str:
-    from adapterbank.model.encoder import load_encoder
+def _sources(path: Path, tasks: list[Any]) -> Iterator[tuple[str, Arrival]]:
+    from adapterbank.streams.arrivals import Arrival, read_arrival
 
-    return load_encoder(base).fingerprint
+    for number, task in enumerate(tasks, 1):
+        if isinstance(task, str):  # of the catalogue; its rows are looked for when they are needed
+            yield task, Arrival(task, task)
+        else:
+            arrival = read_arrival(task, f"{path}, task {number}", path.parent)
+            yield arrival.name, arrival
 
 
 def _arm(path: Path, found: dict[str, Any]) -> Arm:
@@ -189,7 +245,23 @@ def _arm(path: Path, found: dict[str, Any]) -> Arm:
         if not values:
             raise ConfigError(f"{path}: {name} of {found['name']} is an empty list.")
     fixed = {k: v for k, v in found.items() if k not in grid and k != "name"}
+    if (probe := fixed.get("probe", "")) not in ("", *PROBES):
+        raise ConfigError(
+            f"{path}: {found['name']} asks for the probe {probe!r}.",
+            f"There are: {', '.join(PROBES)}.",
+        )
     return Arm(found["name"], fixed, grid)
+
+
+def _beyond(best: dict[str, Any], tried: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The next setting over the edge that the best one stands at; None if it stands inside."""
+    alike = [each for each in tried if {**each, RATE: 0} == {**best, RATE: 0}]
+    rates = sorted(each[RATE] for each in alike)
+    if len(rates) < 2 or rates[0] < best[RATE] < rates[-1]:
+        return None
+    low, high = (rates[0], rates[1]) if best[RATE] == rates[0] else (rates[-1], rates[-2])
+    further = low * low / high  # as far on as the list's own last step
+    return {**best, RATE: float(f"{further:.3g}")} if 0 < further < 1 else None
 
 
 def _settings(method: Method) -> dict[str, Any]:
@@ -201,8 +273,3 @@ def _settings(method: Method) -> dict[str, Any]:
 
 def _unique(configs: Iterable[RunConfig]) -> list[RunConfig]:
     return list({config.digest: config for config in configs}.values())
-
-
-def _rank(task: Task, record: Record) -> float:
-    score = float(record["dev"][task.metric])
-    return -score if task.metric in LOWER_IS_BETTER else score

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from adapterbank.studies.data import load
 from adapterbank.studies.runs import Record, Rows
-from adapterbank.studies.study import BASELINES, Arm, Study
+from adapterbank.studies.study import Arm, Study
 from adapterbank.training.sweep import standard_error
 
 
@@ -54,32 +53,28 @@ class Table:
         """In the study's order."""
         return [rows.task for rows in self.study.rows]
 
+    @property
+    def whole(self) -> list[str]:
+        """The tasks that every arm is done with: means are over these, so that all are of the
+        same tasks."""
+        return [task for task in self.tasks if all(task in cells for cells in self.cells.values())]
+
     def metric(self, task: str) -> str:
         """The one that the task is measured by."""
-        return next(load(rows).metric for rows in self.study.rows if rows.task == task)
+        return self.study.facts.tasks[task].metric
 
-    def mean(self, arm: str) -> float | None:
-        """Over all tasks; None while one is missing."""
-        cells = self._whole(arm)
+    def mean(self, arm: str, tasks: Sequence[str] | None = None) -> float | None:
+        """Over all whole tasks, or some of them; None where there is none."""
+        cells = self._some(arm, tasks)
         return fmean(cell.mean for cell in cells) if cells else None
 
-    def gap(self, arm: str, reference: str) -> Gap | None:
-        """None while a run of either is missing."""
-        ours, theirs = self._whole(arm), self._whole(reference)
-        if not ours or not theirs:
-            return None
-        gaps = [
-            fmean(
-                _of_seed(mine, seed) - _of_seed(other, seed)
-                for mine, other in zip(ours, theirs, strict=True)
-            )
-            for seed in range(self.study.seeds)
-        ]
-        return Gap(fmean(gaps), standard_error(gaps))
+    def gap(self, arm: str, reference: str, tasks: Sequence[str] | None = None) -> Gap | None:
+        """None where there is no whole task."""
+        ours, theirs = self._some(arm, tasks), self._some(reference, tasks)
+        return gap_between(ours, theirs) if ours else None
 
-    def _whole(self, arm: str) -> list[Cell]:
-        cells = self.cells[arm]
-        return [cells[task] for task in self.tasks] if len(cells) == len(self.tasks) else []
+    def _some(self, arm: str, tasks: Sequence[str] | None) -> list[Cell]:
+        return [self.cells[arm][task] for task in self.whole if tasks is None or task in tasks]
 
 
 def table_of(study: Study) -> Table:
@@ -98,49 +93,32 @@ def table_of(study: Study) -> Table:
 def cell_of(study: Study, rows: Rows, arm: Arm) -> Cell | None:
     """None while a run is missing."""
     chosen = study.chosen(rows, arm)
-    if chosen is None:
-        return None
-    configs = study.seeded(rows, chosen)
-    if chosen.get("method") in BASELINES:
-        configs = configs[:1]
-    records = [study.store.get(config) for config in configs]
+    return None if chosen is None else cell_with(study, rows, chosen)
+
+
+def cell_with(study: Study, rows: Rows, settings: dict[str, Any]) -> Cell | None:
+    """One setting with all its seeds; None while a run is missing."""
+    records = [study.store.get(config) for config in study.seeded(rows, settings)]
     done = [record for record in records if record is not None]
     if len(done) < len(records):
         return None
-    metric = load(rows).metric
-    return Cell(chosen, tuple(100 * r["test"][metric] for r in done), tuple(done))
+    metric = study.task(rows).metric
+    return Cell(settings, tuple(100 * r["test"][metric] for r in done), tuple(done))
+
+
+def gap_between(ours: Sequence[Cell], theirs: Sequence[Cell]) -> Gap:
+    """The mean over tasks of what one has over the other on the same seed; the error over seeds. A
+    cell without seeds stands for all."""
+    seeds = max(len(cell.scores) for cell in (*ours, *theirs))
+    gaps = [
+        fmean(
+            _of_seed(mine, seed) - _of_seed(other, seed)
+            for mine, other in zip(ours, theirs, strict=True)
+        )
+        for seed in range(seeds)
+    ]
+    return Gap(fmean(gaps), standard_error(gaps))
 
 
 def _of_seed(cell: Cell, seed: int) -> float:
     return cell.scores[seed] if len(cell.scores) > 1 else cell.scores[0]
-
-
-def markdown(table: Table) -> str:
-    """The table as Markdown: mean ± standard error over seeds, and the gap to the reference."""
-    reference = table.study.reference
-    head = ["", *(f"{task} ({table.metric(task)})" for task in table.tasks), "mean"]
-    if reference:
-        head.append(f"against {reference}")
-    lines = [_line(head), _line(["---"] * len(head))]
-    for arm, cells in table.cells.items():
-        mean = table.mean(arm)
-        line = [arm, *(_cell(cells.get(task)) for task in table.tasks), _number(mean)]
-        if reference:
-            gap = None if arm == reference else table.gap(arm, reference)
-            line.append("" if gap is None else f"{gap.mean:+.2f} ± {gap.error:.2f}")
-        lines.append(_line(line))
-    return "\n".join(lines) + "\n"
-
-
-def _cell(cell: Cell | None) -> str:
-    if cell is None:
-        return ""
-    return f"{cell.mean:.1f} ± {cell.error:.1f}" if len(cell.scores) > 1 else f"{cell.mean:.1f}"
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.1f}"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"

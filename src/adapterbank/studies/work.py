@@ -7,20 +7,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from adapterbank.errors import ConfigError
-from adapterbank.studies.data import load
+from adapterbank.errors import ConfigError, DataError
+from adapterbank.studies.probes import probe
 from adapterbank.studies.runs import Record, Rows, RunConfig, RunStore
-from adapterbank.studies.study import BASELINES
+from adapterbank.studies.study import BASELINES, NGRAMS
 
 if TYPE_CHECKING:
     from adapterbank.model.encoder import Encoder
+    from adapterbank.tasks.task import Task
 
 Emit = Callable[[dict[str, Any]], None]
 
 
 def work(arguments: dict[str, Any], emit: Emit) -> Record:
     """Run, and keep the record."""
+    from adapterbank.learn import data_digest
     from adapterbank.model.encoder import load_encoder
+    from adapterbank.tasks.task_file import read_task
 
     given = arguments["config"]
     config = RunConfig(**{**given, "rows": Rows(**given["rows"])})
@@ -30,23 +33,29 @@ def work(arguments: dict[str, Any], emit: Emit) -> Record:
     encoder = load_encoder(arguments["base"])
     if encoder.fingerprint != config.base:
         raise ConfigError(f"The base is {encoder.fingerprint}, and the run is of {config.base}.")
+    task = read_task(Path(arguments["data"]))
+    if data_digest(task) != config.data:
+        raise DataError(
+            f"The rows of {task.name} in {arguments['data']} are not those of the study.",
+            "Delete the file: it is written anew.",
+        )
     if config.method in BASELINES:
-        record = _baseline(config, encoder)
+        record = _baseline(config, encoder, task)
     else:
-        record = _train(config, encoder, store.folder.parent / ".runs", emit)
+        record = _train(config, encoder, task, store.folder.parent / ".runs", emit)
     record["commit"] = _commit()
     store.put(config, record)
     return record
 
 
-def _train(config: RunConfig, encoder: Encoder, runs: Path, emit: Emit) -> Record:
+def _train(config: RunConfig, encoder: Encoder, task: Task, runs: Path, emit: Emit) -> Record:
     from adapterbank.learn import Learnt, learn
     from adapterbank.model.config import AdapterConfig
     from adapterbank.model.methods import Method, MethodName
     from adapterbank.order import Order
+    from adapterbank.store.package import pack
     from adapterbank.training.loop import Epoch, Step
 
-    task = load(config.rows)
     if config.method == "adapters":
         method = Method("adapters", AdapterConfig(**config.settings))
     else:
@@ -72,18 +81,20 @@ def _train(config: RunConfig, encoder: Encoder, runs: Path, emit: Emit) -> Recor
                 "seconds": round(event.seconds, 1),
                 "software": manifest.software,
             }
+            if config.probe:
+                package = pack(manifest, event.tensors).unpack()
+                record[config.probe] = probe(config.probe, encoder, package, task)
     return record
 
 
-def _baseline(config: RunConfig, encoder: Encoder) -> Record:
+def _baseline(config: RunConfig, encoder: Encoder, task: Task) -> Record:
     from adapterbank.training.baselines import frozen_baseline, ngram_baseline
     from adapterbank.training.recipe import make_recipe
     from adapterbank.training.rows import prepare
     from adapterbank.verify import software
 
-    task = load(config.rows)
-    if config.method == "n-grams":
-        found = ngram_baseline(task)
+    if config.method == NGRAMS:
+        found = ngram_baseline(task, seed=config.seed, **config.settings)
     else:
         length = make_recipe("default", "head", len(task.train), task.kind).max_length
         splits = (prepare(encoder, task, r, length) for r in (task.train, task.dev, task.test))

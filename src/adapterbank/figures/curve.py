@@ -1,0 +1,50 @@
+"""Figures 4 and 5: a task's score by trained parameters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from adapterbank.figures.style import (
+    FAMILY_COLOURS,
+    FAMILY_MARKERS,
+    note,
+    parameters_axis,
+    picture,
+)
+
+
+def draw_curve(answer: dict[str, Any], path: Path) -> None:
+    """A panel a task, a line a family; bars are standard errors over seeds."""
+    tasks = [task for task in answer["tasks"] if answer["points"][task["name"]]]
+    with picture(path, 3.9 * max(len(tasks), 1) + 0.6, 3.5) as figure:
+        panels = figure.subplots(1, max(len(tasks), 1), squeeze=False)[0]
+        for panel, task in zip(panels, tasks, strict=False):
+            points = answer["points"][task["name"]]
+            for family in dict.fromkeys(point["family"] for point in points):
+                some = sorted(
+                    (p for p in points if p["family"] == family),
+                    key=lambda point: int(point["parameters"]),
+                )
+                panel.errorbar(
+                    [p["parameters"] for p in some],
+                    [p["mean"] for p in some],
+                    yerr=[p["error"] or 0 for p in some],
+                    fmt=f"{FAMILY_MARKERS[family]}{'-' if len(some) > 1 else ''}",
+                    color=FAMILY_COLOURS[family],
+                    label=family,
+                    markersize=9 if FAMILY_MARKERS[family] == "*" else 5,
+                    elinewidth=1,
+                )
+            panel.set_title(task["name"])
+            panel.set_ylabel(f"{task['metric'].replace('_', ' ')} on test, %")
+            parameters_axis(panel)
+            panel.grid(axis="y")
+        known = {
+            label: mark
+            for panel in panels
+            for mark, label in zip(*panel.get_legend_handles_labels(), strict=True)
+        }
+        figure.legend(known.values(), known.keys(), loc="outside upper left", ncols=5, fontsize=8)
+        if answer["seeds"] > 1:
+            note(figure, f"Mean of {answer['seeds']} seeds; bars: one standard error.")

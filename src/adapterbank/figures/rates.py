@@ -1,0 +1,32 @@
+"""Figure 7: points lost by the choice of the learning rate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from adapterbank.figures.style import COLOURS, MARKERS, note, picture
+
+
+def draw_rates(answer: dict[str, Any], path: Path) -> None:
+    """A line an arm."""
+    with picture(path, 6.4, 3.5) as figure:
+        panel = figure.subplots()
+        for number, arm in enumerate(answer["arms"]):
+            points = sorted(arm["points"], key=lambda point: float(point["rate"]))
+            panel.errorbar(
+                [p["rate"] for p in points],
+                [-p["lost"] for p in points],
+                yerr=[p["error"] for p in points],
+                fmt=f"{MARKERS[number % 8]}-",
+                color=COLOURS[number % 8],
+                label=f"{arm['name']} ({len(arm['tasks'])} tasks)",
+                markersize=5,
+                elinewidth=1,
+            )
+        panel.set_xscale("log")
+        panel.set_xlabel("learning rate")
+        panel.set_ylabel("points below each task's best rate")
+        panel.grid(axis="y")
+        panel.legend(loc="lower center", fontsize=8)
+        note(figure, "Mean over tasks, one seed; bars: one standard error over tasks.")

@@ -1,0 +1,75 @@
+"""One look for all pictures: readable in print, told apart by the colour-blind, no needless ink."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, told apart by the colour-blind too; yellow is too pale for a thin line.
+COLOURS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C510A", "#666666",
+)  # fmt: skip
+MARKERS = "osD^vPX*"  # beside the colours, for print without them
+# Every picture shows a method in the same colour and with the same mark.
+FAMILY_COLOURS = {
+    "adapters": COLOURS[0],
+    "top layers": COLOURS[1],
+    "LayerNorms only": COLOURS[2],
+    "full fine-tuning": "#222222",
+    "head only": COLOURS[3],
+}
+FAMILY_MARKERS = {
+    "adapters": "o",
+    "top layers": "s",
+    "LayerNorms only": "D",
+    "full fine-tuning": "*",
+    "head only": "v",
+}
+INK, PALE, QUIET = "#222222", "#B8B8B8", "#555555"
+STYLE: Any = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.axisbelow": True,
+    "grid.color": "#E6E6E6",
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+    "svg.hashsalt": "adapterbank",  # the same record gives the same file
+}
+
+
+@contextmanager
+def picture(path: Path, width: float, height: float) -> Iterator[Figure]:
+    """A figure to draw on; kept at the end, in the form that the path's ending names."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure
+        figure.savefig(path, dpi=200, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def parameters_axis(panel: Axes) -> None:
+    """Trained parameters, from few to many."""
+    panel.set_xscale("log")
+    panel.set_xlabel("trained parameters a task")
+
+
+def note(figure: Figure, text: str) -> None:
+    """Small print under a picture."""
+    figure.supxlabel(text, fontsize=8, x=0.01, ha="left", color=QUIET)

@@ -1,0 +1,46 @@
+"""Figures 1 and 3: points lost against full fine-tuning, by trained parameters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from adapterbank.figures.style import (
+    FAMILY_COLOURS,
+    FAMILY_MARKERS,
+    INK,
+    note,
+    parameters_axis,
+    picture,
+)
+
+
+def draw_tradeoff(answer: dict[str, Any], path: Path) -> None:
+    """A panel a group of tasks: the median over tasks, and the band between the outer ones."""
+    groups = {name: points for name, points in answer["groups"].items() if points}
+    with picture(path, 3.6 + 3.0 * len(groups), 3.6) as figure:
+        panels = figure.subplots(1, max(len(groups), 1), sharey=True, squeeze=False)[0]
+        for panel, (group, points) in zip(panels, groups.items(), strict=False):
+            tasks = max(len(point["gaps"]) for point in points)
+            panel.set_title(f"{group} ({tasks} task{'s'[: tasks != 1]})")
+            for family in dict.fromkeys(point["family"] for point in points):
+                _family(panel, family, [p for p in points if p["family"] == family])
+            panel.axhline(0, color=INK, linewidth=1)
+            parameters_axis(panel)
+            panel.grid(axis="y")
+        panels[0].set_ylabel(f"points above {answer['reference']}")
+        panels[0].legend(loc="lower right", fontsize=8)
+        note(figure, "Lines: the median over tasks. Bands: the 20th to the 80th percentile.")
+
+
+def _family(panel: Any, family: str, points: list[dict[str, Any]]) -> None:
+    points = sorted(points, key=lambda point: float(point["parameters"]))
+    x = [point["parameters"] for point in points]
+    low, middle, high = zip(*(point["percentiles"] for point in points), strict=True)
+    colour, mark = FAMILY_COLOURS[family], FAMILY_MARKERS[family]
+    if len(points) > 1:
+        panel.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        panel.plot(x, middle, f"{mark}-", color=colour, label=family, markersize=5)
+    else:
+        spread = [[middle[0] - low[0]], [high[0] - middle[0]]]
+        panel.errorbar(x, middle, yerr=spread, fmt=mark, color=colour, label=family, markersize=5)

@@ -1,0 +1,170 @@
+"""The paper's findings as statements, tested on our own answers: true, false, or not known yet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from adapterbank.studies.answers.ablation import changes
+from adapterbank.studies.answers.common import lines
+
+Answer = dict[str, Any]
+Verdict = tuple[bool, str]
+NEAR = 0.4  # points: the gap of the paper's own table 1
+ROBUST = 1e-2
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One statement, and what became of it."""
+
+    statement: str
+    study: str
+    holds: bool | None
+    """None while the study has no answer."""
+    figures: str
+
+
+def findings_of(folder: Path) -> list[Finding]:
+    """Every statement that the studies of a folder can speak to."""
+    found = []
+    for statement, study, test in STATEMENTS:
+        path = folder / study / "answer.json"
+        if not (folder / study / "study.toml").is_file():
+            continue
+        answer = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+        verdict = test(answer) if answer.get("runs_done") else None
+        holds, figures = verdict or (None, "not run yet")
+        found.append(Finding(statement, study, holds, figures))
+    return found
+
+
+def markdown(findings: list[Finding]) -> str:
+    """One line a statement."""
+    words = {True: "yes", False: "**no**", None: ""}
+    return lines(
+        ["the paper's finding", "here?", "figures", "study"],
+        [[f.statement, words[f.holds], f.figures, f.study] for f in findings],
+    )
+
+
+def _arm(answer: Answer, name: str) -> Answer | None:
+    return next((arm for arm in answer["arms"] if arm["name"] == name), None)
+
+
+def _near(name: str) -> Callable[[Answer], Verdict | None]:
+    def test(answer: Answer) -> Verdict | None:
+        gap = (_arm(answer, name) or {}).get("gap")
+        if not gap:
+            return None
+        told = f"{gap['mean']:+.2f} ± {gap['error']:.2f} points on {len(answer['whole'])} tasks"
+        return gap["mean"] >= -(NEAR + gap["error"]), told
+
+    return test
+
+
+def _above_baselines(answer: Answer) -> Verdict | None:
+    ours = _arm(answer, "adapters 32")
+    others = [_arm(answer, name) for name in ("n-grams", "frozen features")]
+    means = [each["mean"] for each in (ours, *others) if each and each["mean"] is not None]
+    if len(means) < 3:
+        return None
+    mine, *theirs = means
+    return mine > max(theirs), f"{mine:.1f} against {theirs[0]:.1f} and {theirs[1]:.1f}"
+
+
+def _one_layer(answer: Answer) -> Verdict | None:
+    worst = {t: min(v for (i, j), v in changes(found).items() if i == j)
+             for t, found in answer["removed"].items()}  # fmt: skip
+    if not worst:
+        return None
+    told = ", ".join(f"{task} {value:+.1f} %" for task, value in worst.items())
+    # The paper has 24 adapters of which two go; here they are twelve.
+    return all(value >= -4 for value in worst.values()), f"at worst {told}"
+
+
+def _all_layers(answer: Answer) -> Verdict | None:
+    gaps = {}
+    for task, found in answer["removed"].items():
+        layers = found["layers"]
+        bare = next(s for i, j, s in found["without"] if (i, j) == (layers[0], layers[-1]))
+        gaps[task] = (100 * bare, 100 * (found["constant"] or 0))
+    if not gaps:
+        return None
+    told = ", ".join(
+        f"{task} {bare:.1f} (majority {most:.1f})" for task, (bare, most) in gaps.items()
+    )
+    return all(bare - most <= 5 for bare, most in gaps.values()), told
+
+
+def _upper_layers(answer: Answer) -> Verdict | None:
+    told, held = [], []
+    for task, found in answer["removed"].items():
+        change, layers = changes(found), found["layers"]
+        half = len(layers) // 2
+        low, high = change[layers[0], layers[half - 1]], change[layers[half], layers[-1]]
+        told.append(f"{task}: lower half {low:+.1f} %, upper half {high:+.1f} %")
+        held.append(high < low)
+    return (all(held), "; ".join(told)) if held else None
+
+
+def _starts(answer: Answer) -> Verdict | None:
+    told, held = [], []
+    for task, points in answer["starts"].items():
+        if not points:
+            continue
+        small = [p["mean"] for p in points if p["std"] <= ROBUST]
+        large = [p["mean"] for p in points if p["std"] > ROBUST]
+        if not small or not large:
+            return None
+        errors = fmean(p["error"] or 0 for p in points if p["std"] <= ROBUST)
+        told.append(
+            f"{task}: {min(small):.1f} to {max(small):.1f} up to 0.01, {min(large):.1f} above"
+        )
+        held.append(max(small) - min(small) <= 2 + 3 * errors and min(large) < min(small))
+    return (all(held), "; ".join(told)) if held else None
+
+
+def _layer_norms(answer: Answer) -> Verdict | None:
+    told, held = [], []
+    for task, points in answer["points"].items():
+        norms = [p["mean"] for p in points if p["family"] == "LayerNorms only"]
+        adapters = [p["mean"] for p in points if p["family"] == "adapters"]
+        if norms and adapters:
+            told.append(f"{task}: {norms[0]:.1f} against {max(adapters):.1f}")
+            held.append(max(adapters) - norms[0] >= 2)
+    return (all(held), "; ".join(told)) if held else None
+
+
+def _rates(answer: Answer) -> Verdict | None:
+    lost = {
+        arm["family"]: max(point["lost"] for point in arm["points"])
+        for arm in answer["arms"]
+        if arm["points"]
+    }
+    if len(lost) < 2:
+        return None
+    told = ", ".join(
+        f"{family} loses {value:.1f} at its worst rate" for family, value in lost.items()
+    )
+    return lost["adapters"] <= lost["full fine-tuning"], told
+
+
+STATEMENTS: tuple[tuple[str, str, Callable[[Answer], Verdict | None]], ...] = (
+    ("Adapters of size 32 are within 0.4 points + 1 s.e.m. of full fine-tuning on average",
+     "quality", _near("adapters 32")),
+    ("… and above n-grams and frozen features", "quality", _above_baselines),
+    ("The same on GLUE, size 64", "table1-glue", _near("adapters 64")),
+    ("The same on the further tasks", "table2-further-tasks", _near("adapters")),
+    ("Removing one layer's adapters costs little", "figure6-ablation", _one_layer),
+    ("Removing all of them falls to the majority class", "figure6-ablation", _all_layers),
+    ("Upper layers matter more than lower ones", "figure6-ablation", _upper_layers),
+    ("The start does not matter up to a std of 0.01, and does above", "figure6-ablation", _starts),
+    ("LayerNorms alone stay well below adapters", "figure4-sizes", _layer_norms),
+    ("Adapters depend less on the learning rate than full fine-tuning",
+     "figure7-learning-rates", _rates),
+)  # fmt: skip

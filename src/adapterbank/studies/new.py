@@ -1,0 +1,68 @@
+"""A study of one's own data, to begin with."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from adapterbank.errors import ConfigError
+from adapterbank.store.names import check_name
+from adapterbank.tasks.sources import local_file
+
+BEGINNING = """\
+# How good are adapters on these rows, how large need they be, and what else would do?
+title = "{name}: adapters against other methods"
+base = "minilm"
+tasks = [{{name = "{name}", train = "{train}"}}]
+seeds = 3
+train_rows = 1500  # 0: all of them
+dev_rows = 500
+reference = "full fine-tuning"
+
+[[arm]]
+name = "n-grams"
+method = "n-grams"
+
+[[arm]]
+name = "frozen features"
+method = "frozen features"
+
+[[arm]]
+name = "adapters 8"
+size = 8
+learning_rate = [1e-3, 2e-3, 4e-3]
+
+[[arm]]
+name = "adapters 32"
+size = 32
+learning_rate = [1e-3, 2e-3, 4e-3]
+
+[[arm]]
+name = "adapters 64"
+size = 64
+learning_rate = [1e-3, 2e-3, 4e-3]
+
+[[arm]]
+name = "top 2 layers"
+method = "top-k"
+top_k = 2
+learning_rate = [1e-4, 2e-4, 4e-4]
+
+[[arm]]
+name = "full fine-tuning"
+method = "full"
+learning_rate = [5e-5, 1e-4, 2e-4]
+"""
+
+
+def begin_study(folder: Path, train: Path) -> Path:
+    """Write its study.toml; the rows stay where they are."""
+    path = folder / "study.toml"
+    if path.exists():
+        raise ConfigError(f"There is a study in {folder} already.", "Name another folder.")
+    rows = local_file(train)
+    name = check_name("".join(c if c.isalnum() or c in "._-" else "-" for c in rows.stem.lower()))
+    folder.mkdir(parents=True, exist_ok=True)
+    place = Path(os.path.relpath(rows.resolve(), folder.resolve())).as_posix()
+    path.write_text(BEGINNING.format(name=name, train=place), "utf-8")
+    return path

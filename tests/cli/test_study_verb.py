@@ -1,0 +1,144 @@
+"""Studies by the verbs: begun, killed in the middle, gone on with, reported."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+STUDY = """
+title = "Mine"
+base = "{base}"
+tasks = [{{name = "rows", train = "{rows}"}}]
+seeds = 2
+reference = "full"
+widen = 0
+
+[[arm]]
+name = "adapters"
+size = 2
+epochs = 1
+learning_rate = [1e-3, 1e-2]
+
+[[arm]]
+name = "full"
+method = "full"
+epochs = 1
+"""
+
+
+def write_study(folder: Path, base: Path, data: Path) -> Path:
+    home = folder / "mine"
+    home.mkdir(parents=True)
+    (home / "study.toml").write_text(STUDY.format(base=base, rows=data / "rows.csv"))
+    return home
+
+
+def records(home: Path) -> dict[str, dict]:
+    found = {}
+    for path in home.parent.glob("runs/*.json"):
+        record = json.loads(path.read_text())
+        record.pop("seconds")
+        found[path.name] = record
+    return found
+
+
+def test_killed_and_gone_on_with(base, data, tmp_path, cli) -> None:
+    whole, killed = (write_study(tmp_path / name, base, data) for name in ("whole", "killed"))
+    done = cli("study", "run", whole)
+    assert done.returncode == 0, done.stderr
+    command = [sys.executable, "-m", "adapterbank", "study", "run", str(killed)]
+    process = subprocess.Popen(command, stdout=-1, stderr=-1, text=True, env=os.environ)
+    while process.poll() is None and len(records(killed)) < 2:
+        time.sleep(0.02)
+    assert process.poll() is None, process.communicate()
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert 2 <= len(records(killed)) < 5
+    done = cli("study", "run", killed)
+    assert done.returncode == 0, done.stderr
+    assert records(killed) == records(whole)
+    assert len(records(whole)) == 5  # two rates, a further seed of the better; two of full
+
+    status = cli("study", "status", killed)
+    assert "5 of 5 runs are done" in status.stdout
+    assert "against full" in status.stdout
+
+    report = cli("study", "report", killed)
+    assert report.returncode == 0, report.stderr
+    assert "5 of 5 runs" in report.stdout
+    text = (killed / "README.md").read_text()
+    assert re.search(r"\| rows \(accuracy\) \| \d+\.\d ± \d+\.\d \| \d+\.\d ± \d+\.\d \|", text)
+    assert "<svg" in (killed / "figure.svg").read_text()
+    assert "data:image/svg+xml" in (killed / "report.html").read_text()
+
+
+def test_a_report_of_several_studies(base, data, tmp_path, cli) -> None:
+    home = write_study(tmp_path, base, data)
+    (tmp_path / "README.md").write_text("# All of it\n\nBefore anything was run.\n")
+    done = cli("study", "report", tmp_path, "--markdown", tmp_path / "all.md")
+    assert done.returncode == 0, done.stderr
+    assert "0 of 3 runs" in done.stdout or "0 of 4 runs" in done.stdout
+    text = (tmp_path / "all.md").read_text()
+    assert "No run is done yet" in text
+    assert home.is_dir()
+
+
+def test_a_study_of_ones_own_is_begun(base, data, tmp_path, cli) -> None:
+    home = tmp_path / "studies" / "first"
+    done = cli("study", "new", home, "--train", data / "rows.csv")
+    assert done.returncode == 0, done.stderr
+    text = (home / "study.toml").read_text()
+    assert 'name = "rows"' in text
+    (home / "study.toml").write_text(text.replace('"minilm"', f'"{base}"'))
+    status = cli("study", "status", home)
+    assert status.returncode == 0, status.stderr
+    assert "0 of 19 runs are done" in status.stdout
+    again = cli("study", "new", home, "--train", data / "rows.csv")
+    assert again.returncode == 1
+    assert "already" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("study", "run", "nowhere"), "no study in"),
+        (("study", "report", "nowhere"), "no study in"),
+        (("study", "new", "x", "--train", "nowhere.csv"), "nowhere.csv"),
+        (("study", "run", "nowhere", "--on", "moon"), "--on is 'moon'"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_line(cli, words, message) -> None:
+    done = cli(*words)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ablation_of_a_task(base, data, tmp_path, cli) -> None:
+    bank = tmp_path / "bank"
+    rows = data / "rows.csv"
+    quick = ("--epochs", "1", "--size", "4", "--no-baselines", "--base", base, "--bank", bank)
+    assert cli("train", "mood", "--train", rows, *quick).returncode == 0
+    done = cli("show", "mood", "--ablation", "--data", rows, "--bank", bank)
+    assert done.returncode == 0, done.stderr
+    assert "from \\ to" in done.stdout
+    found = json.loads(
+        cli("show", "mood", "--ablation", "--data", rows, "--bank", bank, "--json").stdout
+    )
+    assert found["task"] == "mood"
+    assert [each["size"] for each in found["narrowed"]] == [2, 1]
+    for words, message in (
+        (("--ablation",), "Which rows"),
+        (("--data", rows), "--data is of use with --ablation alone"),
+    ):
+        refused = cli("show", "mood", *words, "--bank", bank)
+        assert refused.returncode == 1
+        assert message in refused.stderr

@@ -1,0 +1,460 @@
+"""What studies come to: figures from records written by hand, so that every one can be checked."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import pytest
+
+from adapterbank.errors import ConfigError
+from adapterbank.studies.answers import KINDS, budget, kind_of
+from adapterbank.studies.findings import STATEMENTS, findings_of
+from adapterbank.studies.findings import markdown as of_findings
+from adapterbank.studies.report import as_html, as_markdown, study_folders, write_page
+from adapterbank.studies.runs import Rows
+from adapterbank.studies.study import Study, read_study
+
+LOCK = {
+    "base": {"name": "minilm", "fingerprint": "f" * 64, "layers": 6},
+    "tasks": {
+        name: {
+            "rows": {"task": name, "train": 100, "dev": 0, "test": 0},
+            "digest": digest * 64, "kind": "classification", "metric": "accuracy",
+            "train": 100, "dev": 50, "test": 50,
+        }
+        for name, digest in (("support", "a"), ("reviews", "b"))
+    },
+}  # fmt: skip
+HEAD = """
+title = "By hand"
+tasks = ["support", "reviews"]
+train_rows = 100
+"""
+
+
+def make(folder: Path, text: str, name: str = "byhand") -> Study:
+    home = folder / name
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "study.toml").write_text(HEAD + text)
+    (home / "study.lock").write_text(json.dumps(LOCK))
+    return read_study(home)
+
+
+def put(
+    study: Study, task: str, settings: dict[str, Any], test: float, seed: int = 0, **more: Any
+) -> None:
+    """A record: as good on dev as on test, unless said."""
+    rows = next(rows for rows in study.rows if rows.task == task)
+    record = {
+        "metric": "accuracy", "dev": {"accuracy": more.pop("dev", test)},
+        "test": {"accuracy": test}, "seconds": 36.0, "trained_parameters": 1000,
+        "percent_of_base": 1.5, "percent_without_embeddings": 3.0, **more,
+    }  # fmt: skip
+    study.store.put(study.config(rows, settings, seed), record)
+
+
+def drawn(study: Study, answer: dict[str, Any], path: Path) -> str:
+    """The words of a picture, which is an SVG; the same answer gives the same bytes."""
+    import matplotlib
+
+    draw = kind_of(study).draw
+    assert draw is not None
+    with matplotlib.rc_context({"svg.fonttype": "none"}):  # letters as letters, not as shapes
+        draw(json.loads(json.dumps(answer)), path)
+        first = path.read_bytes()
+        draw(answer, path)
+    assert path.read_bytes() == first
+    return " ".join(t for t in ET.fromstring(first).itertext() if t.strip())  # noqa: S314
+
+
+TABLE = """
+seeds = 3
+reference = "full"
+widen = 0
+
+[[arm]]
+name = "full"
+method = "full"
+
+[[arm]]
+name = "adapters"
+size = 4
+learning_rate = [1e-3, 2e-3]
+
+[[arm]]
+name = "words"
+method = "frozen features"
+
+[group]
+"without reviews" = ["support"]
+
+[paper.full]
+support = 77.7
+"""
+ADAPTERS = {"size": 4}
+FULL = {"method": "full"}
+
+
+@pytest.fixture
+def table(tmp_path) -> Study:
+    study = make(tmp_path, TABLE)
+    for task, base in (("support", 0.80), ("reviews", 0.90)):
+        for seed, noise in enumerate((0.0, 0.01, 0.02)):
+            put(study, task, FULL, base + noise, seed)
+            put(study, task, ADAPTERS | {"learning_rate": 2e-3}, base + 2 * noise, seed)
+        put(study, task, ADAPTERS | {"learning_rate": 1e-3}, 0.99, dev=0.1)  # dev decides
+        put(study, task, {"method": "frozen features"}, base - 0.1)
+    return study
+
+
+def test_a_table(table, tmp_path) -> None:
+    answer = kind_of(table).compute(table)
+    full, adapters, words = answer["arms"]
+    assert adapters["cells"]["support"]["scores"] == pytest.approx([80, 82, 84])
+    assert adapters["cells"]["support"]["settings"]["learning_rate"] == 2e-3
+    assert adapters["mean"] == pytest.approx(87)
+    # Seed by seed the gap is 0, 1 and 2 points on either task.
+    assert adapters["gap"]["mean"] == pytest.approx(1)
+    assert adapters["gap"]["error"] == pytest.approx(stdev([0, 1, 2]) / 3**0.5)
+    assert full["gap"] is None
+    assert words["gap"]["mean"] == pytest.approx(-11)
+    assert answer["groups"]["without reviews"]["adapters"]["mean"] == pytest.approx(82)
+    text = kind_of(table).markdown(answer)
+    assert "| support (accuracy) | 81.0 ± 0.6 | 82.0 ± 1.2 | 70.0 |" in text
+    assert "+1.00 ± 0.58" in text
+    assert "77.7" in text
+    assert "1.50" in text
+    assert "3.00" in text  # both denominators
+    words_drawn = drawn(table, answer, tmp_path / "table.svg")
+    for name in ("support", "reviews", "mean", "points above full", "adapters"):
+        assert name in words_drawn
+
+
+def test_a_mean_is_of_the_tasks_that_every_arm_has(tmp_path) -> None:
+    study = make(tmp_path, TABLE)
+    for seed in range(3):
+        put(study, "support", FULL, 0.8, seed)
+        put(study, "reviews", FULL, 0.2, seed)
+        put(study, "support", ADAPTERS | {"learning_rate": 2e-3}, 0.9, seed)
+    put(study, "support", ADAPTERS | {"learning_rate": 1e-3}, 0.1)
+    put(study, "support", {"method": "frozen features"}, 0.5)
+    answer = kind_of(study).compute(study)
+    assert answer["whole"] == ["support"]
+    assert answer["arms"][0]["mean"] == pytest.approx(80)
+    text = kind_of(study).markdown(answer)
+    assert "**mean of 1**" in text
+    assert f"{answer['runs_done']} of at least {answer['runs_known']} runs" in text
+
+
+TRADEOFF = """
+figure = "tradeoff"
+reference = "full"
+seeds = 1
+
+[[arm]]
+name = "full"
+method = "full"
+
+[[arm]]
+name = "adapters 4"
+size = 4
+
+[[arm]]
+name = "adapters 8"
+size = 8
+
+[[arm]]
+name = "top 1"
+method = "top-k"
+top_k = 1
+"""
+
+
+def test_a_tradeoff(tmp_path) -> None:
+    study = make(tmp_path, TRADEOFF)
+    for task, base in (("support", 0.8), ("reviews", 0.9)):
+        put(study, task, FULL, base)
+        put(study, task, {"size": 4}, base - 0.01, trained_parameters=400)
+        put(study, task, {"size": 8}, base - (0.0 if task == "support" else 0.02))
+        put(study, task, {"method": "top-k", "top_k": 1}, base - 0.05, trained_parameters=9000)
+    answer = kind_of(study).compute(study)
+    points = {point["name"]: point for point in answer["groups"]["all tasks"]}
+    assert points.keys() == {"adapters 4", "adapters 8", "top 1"}
+    assert points["adapters 4"]["percentiles"] == pytest.approx([-1, -1, -1])
+    assert points["adapters 8"]["percentiles"] == pytest.approx([-1.6, -1.0, -0.4])
+    assert points["adapters 4"]["parameters"] == 400
+    assert points["top 1"]["family"] == "top layers"
+    assert "| adapters 8 | 1,000 | 2 | -1.6 | -1.0 | -0.4 |" in kind_of(study).markdown(answer)
+    assert "top layers" in drawn(study, answer, tmp_path / "t.svg")
+
+
+CURVE = """
+figure = "curve"
+seeds = 2
+choose = false
+
+[[arm]]
+name = "adapters"
+size = [1, 2]
+
+[[arm]]
+name = "LayerNorms only"
+method = "layer-norm"
+"""
+
+
+def test_a_curve(tmp_path) -> None:
+    study = make(tmp_path, CURVE)
+    for seed in range(2):
+        put(study, "support", {"size": 1}, 0.5 + seed / 10, seed, trained_parameters=10)
+        put(study, "support", {"method": "layer-norm"}, 0.4, seed, trained_parameters=5)
+        put(study, "reviews", {"size": 2}, 0.7, seed, trained_parameters=20)
+    put(study, "support", {"size": 2}, 0.9)  # its other seed is not done
+    answer = kind_of(study).compute(study)
+    names = [point["name"] for point in answer["points"]["support"]]
+    assert names == ["adapters 1", "LayerNorms only"]
+    assert answer["points"]["support"][0]["mean"] == pytest.approx(55)
+    assert answer["points"]["support"][0]["error"] == pytest.approx(5)
+    text = kind_of(study).markdown(answer)
+    assert "| adapters 1 | 10 | 55.0 ± 5.0 |  |" in text
+    assert "| adapters 2 | 20 |  | 70.0 ± 0.0 |" in text
+    assert "LayerNorms only" in drawn(study, answer, tmp_path / "c.svg")
+
+
+RATES = """
+figure = "rates"
+
+[[arm]]
+name = "adapters"
+size = [4, 8]
+learning_rate = [1e-3, 2e-3]
+"""
+
+
+def test_rates(tmp_path) -> None:
+    study = make(tmp_path, RATES)
+    for task, base in (("support", 0.8), ("reviews", 0.9)):
+        for rate, lost in ((1e-3, 0.0), (2e-3, 0.02 if task == "support" else 0.04)):
+            put(study, task, {"size": 4, "learning_rate": rate}, base - lost, dev=0.6)
+            put(study, task, {"size": 8, "learning_rate": rate}, 0.99, dev=0.5)  # worse on dev
+    answer = kind_of(study).compute(study)
+    (arm,) = answer["arms"]
+    assert [point["lost"] for point in arm["points"]] == pytest.approx([0, 3])
+    assert [point["error"] for point in arm["points"]] == pytest.approx([0, 1])
+    assert [point["mean"] for point in arm["points"]] == pytest.approx([85, 82])
+    assert "learning rate" in drawn(study, answer, tmp_path / "r.svg")
+
+
+ABLATION = """
+figure = "ablation"
+seeds = 2
+choose = false
+
+[[arm]]
+name = "removed"
+size = 8
+probe = "ablation"
+
+[[arm]]
+name = "start"
+size = 8
+init_std = [1e-4, 1.0]
+"""
+
+
+def ablation_record(without: dict[tuple[int, int], float], whole: float) -> dict[str, Any]:
+    return {
+        "layers": [0, 1], "whole": whole, "constant": 0.5,
+        "without": [{"first": i, "last": j, "score": s} for (i, j), s in without.items()],
+    }  # fmt: skip
+
+
+@pytest.fixture
+def ablation(tmp_path) -> Study:
+    study = make(tmp_path, ABLATION, "figure6-ablation")
+    for seed in range(2):
+        scores = {(0, 0): 0.79 + 0.02 * seed, (0, 1): 0.5, (1, 1): 0.6}
+        removed = {"ablation": ablation_record(scores, 0.8)}
+        put(study, "support", {"size": 8, "probe": "ablation"}, 0.8, seed, **removed)
+        put(study, "support", {"size": 8, "init_std": 1e-4}, 0.8, seed)
+        put(study, "support", {"size": 8, "init_std": 1.0}, 0.4, seed)
+    return study
+
+
+def test_an_ablation(ablation, tmp_path) -> None:
+    answer = kind_of(ablation).compute(ablation)
+    removed = answer["removed"]["support"]
+    assert {(i, j): s for i, j, s in removed["without"]}[0, 0] == pytest.approx(0.8)
+    assert "reviews" not in answer["removed"]
+    assert [p["mean"] for p in answer["starts"]["support"]] == pytest.approx([80, 40])
+    text = kind_of(ablation).markdown(answer)
+    row = "| support | 80.0 | -25.0 % (layer 1) | +0.0 % | -25.0 % | -37.5 % | -37.5 % |"
+    assert row in text
+    words = drawn(ablation, answer, tmp_path / "a.svg")
+    assert "last layer removed" in words
+    assert "-38" in words or "\N{MINUS SIGN}38" in words
+
+
+def test_sizes_are_shared_out_where_they_bring_most() -> None:
+    def sizes(small: float, large: float) -> dict[str, dict[str, float]]:
+        found = ((8, small), (64, large))
+        return {str(m): {"parameters": m, "dev": dev, "test": 1.0} for m, dev in found}
+
+    options = {"easy": sizes(90, 90), "hard": sizes(50, 70)}
+    assert budget.share_out(options, 72) == {"easy": "8", "hard": "64"}
+    assert budget.share_out(options, 71) == {"easy": "8", "hard": "8"}
+    assert budget.share_out(options, 1000) == {"easy": "8", "hard": "64"}
+
+
+def test_a_budget(tmp_path) -> None:
+    text = """
+figure = "budget"
+[[arm]]
+name = "adapters 8"
+size = 8
+[[arm]]
+name = "adapters 64"
+size = 64
+"""
+    study = make(tmp_path, text)
+    for task, gain in (("support", 0.0), ("reviews", 0.2)):
+        put(study, task, {"size": 8}, 0.5, trained_parameters=8)
+        put(study, task, {"size": 64}, 0.5 + gain, trained_parameters=64)
+    answer = kind_of(study).compute(study)
+    small, large = answer["budgets"]
+    assert (small["uniform"], small["shared_out"]) == (50, 50)
+    assert large["uniform"] == pytest.approx(60)
+    assert large["shared_out"] == pytest.approx(60)
+    assert large["spent"] == 72
+    assert "a size for each" in drawn(study, answer, tmp_path / "b.svg")
+
+
+def test_half_the_bytes(tmp_path) -> None:
+    study = make(tmp_path, 'figure = "fp16"\n[[arm]]\nname = "adapters"\nsize = 4\nprobe = "fp16"')
+    half = {"test": {"accuracy": 0.79}, "other_answers": 0.02, "bytes": 60, "bytes_fp32": 110}
+    put(study, "support", {"size": 4, "probe": "fp16"}, 0.8, fp16=half)
+    text = kind_of(study).markdown(kind_of(study).compute(study))
+    assert "| support | 80.00 | 79.00 | 2.00% | 110 | 60 |" in text
+
+
+def test_a_figure_that_there_is_not(tmp_path) -> None:
+    study = make(tmp_path, 'figure = "pie"\n[[arm]]\nname = "a"')
+    with pytest.raises(ConfigError, match=r"'pie'.*table.*tradeoff"):
+        kind_of(study)
+
+
+@pytest.mark.parametrize("figure", KINDS)
+def test_before_the_first_run_every_kind_says_so(tmp_path, figure) -> None:
+    probe = "fp16" if figure == "fp16" else ""
+    arm = f'[[arm]]\nname = "a"\nlearning_rate = [1e-3, 2e-3]\nprobe = "{probe}"\n'
+    other = '[[arm]]\nname = "full"\nmethod = "full"\n'
+    make(tmp_path, f'figure = "{figure}"\nreference = "full"\n{arm}{other}')
+    page = write_page(tmp_path / "byhand")
+    assert "No run is done yet" in page.text
+    assert page.status.startswith("0 of ")
+    assert not (tmp_path / "byhand" / "figure.svg").exists()
+
+
+# --- pages
+
+
+def test_a_page_keeps_a_persons_words(table) -> None:
+    readme = table.folder / "README.md"
+    answer = "<!-- answer -->\nold\n<!-- /answer -->"
+    readme.write_text(f"# My study\n\nWhy I ask.\n\n{answer}\n\n## What it means\n\nMuch.\n")
+    page = write_page(table.folder)
+    text = readme.read_text()
+    assert "Why I ask." in text
+    assert text.endswith("## What it means\n\nMuch.\n")
+    assert "old" not in text
+    assert "82.0 ± 1.2" in text
+    assert page.title == "My study"
+    assert page.text.startswith("Why I ask.")
+    write_page(table.folder)
+    assert readme.read_text() == text  # once more changes nothing
+    assert json.loads((table.folder / "answer.json").read_text())["whole"] == ["support", "reviews"]
+
+
+def test_a_page_without_a_place_for_the_answer_is_left_alone(table) -> None:
+    readme = table.folder / "README.md"
+    readme.write_text("# Mine\n")
+    with pytest.raises(ConfigError, match="no place for the answer"):
+        write_page(table.folder)
+    assert readme.read_text() == "# Mine\n"
+
+
+def test_one_page_for_all(table, ablation, tmp_path) -> None:
+    folders = study_folders(tmp_path)
+    assert [folder.name for folder in folders] == ["byhand", "figure6-ablation"]
+    pages = [write_page(folder) for folder in folders]
+    target = tmp_path / "docs" / "all.md"
+    text = as_markdown(pages, "All <of> it", "Words *before*.", target)
+    assert "](../byhand/figure.svg)" in text
+    assert text.startswith("# All <of> it\n")
+    html = as_html(pages, "All <of> it", "Words *before*.")
+    assert "<h1>All &lt;of&gt; it</h1>" in html
+    assert "<em>before</em>" in html
+    assert html.count("data:image/svg+xml;base64,") == 2
+    assert "http://" not in html.replace("http://www.w3.org", "")
+    assert "<script" not in html
+    assert '<td style="text-align:right">82.0 ± 1.2</td>' in html
+
+
+def test_a_stranger_s_words_are_no_markup(table) -> None:
+    readme = table.folder / "README.md"
+    readme.write_text("# <script>x</script>\n\n<img src=x>\n\n<!-- answer --><!-- /answer -->\n")
+    html = as_html([write_page(table.folder)], "t")
+    assert "<script>" not in html
+    assert "<img src=x>" not in html
+
+
+def test_places_come_first_then_names(tmp_path) -> None:
+    arm = '\n[[arm]]\nname = "a"'
+    make(tmp_path, f"place = 2{arm}", "a")
+    make(tmp_path, f"place = 1{arm}", "b")
+    make(tmp_path, arm, "c")
+    assert [folder.name for folder in study_folders(tmp_path)] == ["b", "a", "c"]
+    assert study_folders(tmp_path / "c") == [tmp_path / "c"]
+    with pytest.raises(ConfigError, match="no study in"):
+        study_folders(tmp_path / "docs")
+
+
+# --- findings
+
+
+def test_findings_are_computed_from_the_answers(ablation, tmp_path) -> None:
+    found = {f.statement: f for f in findings_of(tmp_path)}
+    assert all(f.holds is None for f in found.values())  # there is no answer yet
+    write_page(ablation.folder)
+    found = {f.statement: f for f in findings_of(tmp_path)}
+    assert {f.study for f in found.values()} == {"figure6-ablation"}
+    assert len(found) == 4
+    verdicts = [f.holds for f in found.values()]
+    # One layer costs a quarter: not little. All: the majority. Upper more than lower. The start.
+    assert verdicts == [False, True, True, True]
+    assert "**no**" in of_findings(list(found.values()))
+
+
+def test_a_near_miss_is_one(tmp_path) -> None:
+    _, _, near = next(s for s in STATEMENTS if s[1] == "quality")
+    arms = [{"name": "adapters 32", "gap": {"mean": -0.6, "error": 0.1}, "mean": 1.0}]
+    assert near({"arms": arms, "whole": ["a"]})[0] is False
+    arms[0]["gap"] = {"mean": -0.45, "error": 0.1}
+    assert near({"arms": arms, "whole": ["a"]})[0] is True
+
+
+def test_the_standard_error_is_the_usual_one(table) -> None:
+    scores = [80.0, 81.0, 82.0]
+    cell = kind_of(table).compute(table)["arms"][0]["cells"]["support"]
+    assert cell["mean"] == pytest.approx(fmean(scores))
+    assert cell["error"] == pytest.approx(stdev(scores) / 3**0.5)
+
+
+def test_rows_caps_do_not_name_a_run(table) -> None:
+    rows = table.rows[0]
+    one = table.config(rows, {}, 0)
+    assert one.rows == Rows("support", 100)
