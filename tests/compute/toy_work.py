@@ -118,3 +118,27 @@ def orphan(emit: Emit) -> dict[str, Any]:
     if os.fork() == 0:
         time.sleep(60)
     os._exit(3)
+
+
+def slowly(emit: Emit, folder: str, id: str) -> dict[str, Any]:
+    """A second or two; how often it was begun."""
+    marks = Path(folder)
+    begun = len(list(marks.glob(f"{id}.*"))) + 1
+    (marks / f"{id}.{begun}.begun").touch()
+    time.sleep(3)
+    return {"begun": begun}
+
+
+def transform(emit: Emit, source: str, target: str) -> dict[str, Any]:
+    """Write a file from another."""
+    path = Path(target)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(Path(source).read_text().upper())
+    return {"in": source, "sees_unasked": (path.parent.parent / "unasked.txt").exists()}
+
+
+def wait(emit: Emit) -> dict[str, Any]:
+    """Until ended."""
+    emit({"waiting": True})
+    time.sleep(60)
+    return {}
