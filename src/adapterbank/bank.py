@@ -126,10 +126,11 @@ class Bank:
         *,
         order: Order | None = None,
         resume: bool = False,
+        runs: Path | None = None,
         **settings: Any,
     ) -> Iterator[Event]:
         """The same as events, without publishing; the last is `Learnt`. `resume` goes on with a
-        run that was stopped; an `order` takes the place of settings."""
+        run that was stopped, whose state is in `runs`; an `order` takes the place of settings."""
         name = check_name(name)
         reading = {key: settings.pop(key) for key in OF_DATA if key in settings}
         if isinstance(data, Task):
@@ -139,11 +140,13 @@ class Bank:
         else:
             seed, most = settings.get("seed") or 0, reading.pop("max_rows", None) or 0
             task = limited(load_task(name, data, seed=seed, **reading), most, most, most, seed)
-        return self._events(name, task, order or self.order(**settings), resume)
+        place = runs or self.store.runs(name)
+        return self._events(name, task, order or self.order(**settings), place, resume)
 
-    def _events(self, name: str, task: Task, order: Order, resume: bool) -> Iterator[Event]:
+    def _events(
+        self, name: str, task: Task, order: Order, runs: Path, resume: bool
+    ) -> Iterator[Event]:
         with self._lock:
-            runs = self.store.runs(name)
             yield from learn(self.encoder, task.named(name), order, runs=runs, resume=resume)
 
     def order(self, from_version: str | None = None, **settings: Any) -> Order:

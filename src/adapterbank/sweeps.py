@@ -80,6 +80,8 @@ class Sweep:
                     "record": str(self.record_of(trial.id)),
                     "package": str(self.package_of(trial.id)),
                 },
+                folder=str(self.folder),
+                inputs=[self.data.name],
             )
             for trial in waiting.values()
         ]
@@ -106,12 +108,16 @@ def work(arguments: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> d
         encoder.layers, **arguments["settings"], seed=arguments["seed"], baselines=False
     )
     package, record = Path(arguments["package"]), Path(arguments["record"])
+    if record.is_file():  # it was done by a process that was lost before it could say so
+        done: dict[str, Any] = json.loads(record.read_text("utf-8"))
+        return done
     for event in learn(encoder, task, order, runs=package.parent, resume=True):
         if isinstance(event, Step):
             emit({"step": event.step, "steps": event.steps, "loss": event.loss})
         elif isinstance(event, Epoch):
             emit({"epoch": event.epoch, "epochs": event.epochs, "dev": event.dev})
         elif isinstance(event, Learnt):
+            package.parent.mkdir(parents=True, exist_ok=True)  # a unit that was carried here
             write_package(package, event.manifest, event.tensors, replace=package.exists())
             write_record(record, _record(arguments, event))
     found: dict[str, Any] = json.loads(record.read_text("utf-8"))

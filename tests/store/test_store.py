@@ -32,10 +32,15 @@ from store.samples import BASE, manifest, tensors
 FORK = multiprocessing.get_context("fork")
 
 
-@pytest.fixture(params=["folder", "memory"])
+@pytest.fixture(params=["folder", "memory", "s3"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A place for a bank: a folder, and the memory of this process behind fsspec."""
-    return str(tmp_path / "bank") if request.param == "folder" else f"memory://{uuid.uuid4()}"
+    """A place for a bank: a folder, the memory of this process behind fsspec, an object store."""
+    if request.param == "folder":
+        return str(tmp_path / "bank")
+    if request.param == "memory":
+        return f"memory://{uuid.uuid4()}"
+    bucket: str = request.getfixturevalue("bucket")
+    return f"{bucket}/bank"
 
 
 @pytest.fixture

@@ -41,6 +41,17 @@ LabelNames = Annotated[
 EncodingOption = Annotated[
     str, typer.Option(metavar="NAME", help="Of the files, where they are not UTF-8.")
 ]
+OnOption = Annotated[
+    str, typer.Option("--on", help="Where it runs: local, ray, or ray://HOST:PORT of a cluster.")
+]
+ThroughOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="With Ray: what files travel through where machines share no folders; a bank at a URL "
+        "will do.",
+    ),
+]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda …")]
 
 

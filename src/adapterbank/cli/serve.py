@@ -8,7 +8,11 @@ from typing import Annotated
 
 import typer
 
-from adapterbank.cli.options import BankOption, BaseOption
+from adapterbank.cli.options import BankOption, BaseOption, ThroughOption
+
+JobsOn = Annotated[
+    str, typer.Option("--jobs-on", help="Where tasks are trained: local, ray, ray://HOST:PORT.")
+]
 
 
 def serve(
@@ -33,6 +37,8 @@ def serve(
     job_nice: Annotated[
         int, typer.Option(min=0, max=19, help="How far training steps back for answers.")
     ] = 10,
+    jobs_on: JobsOn = "local",
+    through: ThroughOption = None,
     threads: Annotated[
         int, typer.Option(min=0, help="Threads that answer.", show_default="the cores")
     ] = 0,
@@ -53,6 +59,7 @@ def serve(
 
       adapterbank serve --bank s3://models/bank --state /var/lib/adapterbank --no-jobs
     """
+    from adapterbank.compute.open import open_compute
     from adapterbank.errors import ConfigError
     from adapterbank.serving.open import open_bank_engine
 
@@ -73,6 +80,7 @@ def serve(
         jobs_at_once=jobs_at_once,
         job_threads=job_threads,
         job_nice=job_nice,
+        jobs_on=None if jobs_on == "local" else open_compute(jobs_on, through=through, bank=bank),
         loopback=is_loopback(host),
     )
     service = Service(engine, settings)

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adapterbank.cli.options import BankOption, BaseOption, DeviceOption
+from adapterbank.cli.options import (
+    BankOption,
+    BaseOption,
+    DeviceOption,
+    OnOption,
+    ThroughOption,
+)
 from adapterbank.cli.output import JSON_HELP, print_json, print_table
 from adapterbank.errors import ConfigError
 
@@ -56,6 +62,8 @@ def stream(
         str | None,
         typer.Option(metavar="DIR", help="Where the report goes; else beside the stream's state."),
     ] = None,
+    on: OnOption = "local",
+    through: ThroughOption = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     r"""Learn tasks one after the other, and show that no earlier one has changed.
@@ -89,8 +97,10 @@ def stream(
 
       adapterbank stream inbox --json
     """
+    from adapterbank.compute.open import check_on, open_compute
     from adapterbank.streams.stream import open_source
 
+    check_on(on)
     path = Path(source)
     given = {"epochs": epochs, "minutes": minutes, "seed": seed, "size": size}
     found = open_source(path, given)
@@ -102,7 +112,8 @@ def stream(
     from adapterbank.streams.stream import Stream
 
     home = Bank.open(bank, base, device=device)
-    running = Stream(home, path, found, score_rows, contrast, base)
+    learn_on = None if on == "local" else open_compute(on, through=through, bank=bank)
+    running = Stream(home, path, found, score_rows, contrast, base, learn_on=learn_on)
     stopped = False
     try:
         follow(running.run(watch=watch))

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adapterbank.cli.options import OnOption, ThroughOption
 from adapterbank.cli.output import counting
-from adapterbank.errors import ConfigError
+from adapterbank.compute.open import check_on
 
 if TYPE_CHECKING:
     from adapterbank.compute.protocol import Compute
@@ -23,7 +24,8 @@ Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder with a 
 @study.command()
 def run(
     folder: Folder,
-    on: Annotated[str, typer.Option("--on", help="Where runs take place: local.")] = "local",
+    on: OnOption = "local",
+    through: ThroughOption = None,
     processes: Annotated[
         int, typer.Option(min=1, help="Runs at once; the cores are shared out among them.")
     ] = 1,
@@ -40,9 +42,8 @@ def run(
 
       adapterbank study run reproduction/quality --processes 2
     """
-    if on != "local":
-        raise ConfigError(f"--on is {on!r}. Choose from: local.")
-    from adapterbank.compute.local import LocalCompute
+    check_on(on)
+    from adapterbank.compute.open import open_compute
     from adapterbank.studies.stream import is_stream
     from adapterbank.studies.study import read_study
 
@@ -50,7 +51,7 @@ def run(
         _run_stream(folder)
         return
     found = read_study(folder)
-    _follow(found, LocalCompute(processes))
+    _follow(found, open_compute(on, processes, through=through))
     _show(found)
 
 

@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adapterbank.cli.options import BankOption, BaseOption, DataOptions, DeviceOption, TaskName
+from adapterbank.cli.options import (
+    BankOption,
+    BaseOption,
+    DataOptions,
+    DeviceOption,
+    OnOption,
+    TaskName,
+    ThroughOption,
+)
 from adapterbank.cli.output import JSON_HELP, counting, print_json, print_table
-from adapterbank.errors import ConfigError
+from adapterbank.compute.open import check_on
 
 if TYPE_CHECKING:
     from adapterbank.store.store import Store
@@ -33,7 +41,8 @@ def sweep(
     bank: BankOption = "bank",
     base: BaseOption = None,
     device: DeviceOption = "auto",
-    on: Annotated[str, typer.Option("--on", help="Where trials run: local.")] = "local",
+    on: OnOption = "local",
+    through: ThroughOption = None,
     processes: Annotated[
         int, typer.Option(min=1, help="Trials at once; the cores are shared out among them.")
     ] = 1,
@@ -52,14 +61,13 @@ def sweep(
 
       adapterbank sweep support --train messages.csv --grid methods --json
     """
-    if on != "local":
-        raise ConfigError(f"--on is {on!r}. Choose from: local.")
+    check_on(on)
     from adapterbank.training.sweep import read_grid, trials
 
     every = trials(read_grid(grid), seeds)
     data = rows.load(task, seed)
     from adapterbank.bank import Bank
-    from adapterbank.compute.local import LocalCompute
+    from adapterbank.compute.open import open_compute
     from adapterbank.learn import data_digest
     from adapterbank.sweeps import Sweep
 
@@ -69,7 +77,7 @@ def sweep(
     place = store.runs(task) / f"sweep-{hashlib.sha256(about).hexdigest()[:12]}"
     swept = Sweep(place, base or store.base.name, device, every)
     swept.open(data)
-    _follow(swept, LocalCompute(processes))
+    _follow(swept, open_compute(on, processes, through=through, bank=bank))
     candidates = swept.winner(data.metric)
     version = _publish(swept, candidates[0], store, task)
     report = {

@@ -158,7 +158,7 @@ def connect(address: str) -> Any:
     if ray.is_initialized():
         return ray
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    quiet = {"log_to_driver": False, "configure_logging": False}
+    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
     try:
         if address or os.environ.get("RAY_ADDRESS"):
             ray.init(address or None, **quiet)

@@ -163,7 +163,11 @@ class Jobs:
             "task": full_name(job.tenant, job.task),
             "folder": str(self.folder(job.id)),
         }
-        return Work(job.id, "adapterbank.service.train_work", arguments)
+        folder = self.folder(job.id)
+        files = [path.name for path in folder.iterdir() if path.is_file()]
+        return Work(
+            job.id, "adapterbank.service.train_work", arguments, folder=str(folder), inputs=files
+        )
 
     def _see(self, job: Job, event: Event) -> None:
         if event.kind == "started":  # what was asked before it could be ended is done now

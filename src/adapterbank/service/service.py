@@ -15,6 +15,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from adapterbank.compute.local import LocalCompute
+from adapterbank.compute.protocol import Compute
 from adapterbank.errors import AdapterBankError, Busy, ServiceError, TaskNotFound
 from adapterbank.service.apart import Apart
 from adapterbank.service.auth import Caller, Keys
@@ -44,6 +45,8 @@ class Settings:
     job_threads: int | None = None
     job_nice: int = NICE
     """How far training steps back for answers, 0 to 19."""
+    jobs_on: Compute | None = None
+    """Where tasks are trained, if not on this machine."""
     loopback: bool = True
     """Whether it can be reached from this machine alone."""
 
@@ -73,9 +76,8 @@ class Service:
                 self.store.files.url,
                 settings.base,
                 at_once=settings.jobs_at_once,
-                compute=LocalCompute(
-                    settings.jobs_at_once, settings.job_threads, settings.job_nice
-                ),
+                compute=settings.jobs_on
+                or LocalCompute(settings.jobs_at_once, settings.job_threads, settings.job_nice),
             )
             self.jobs.watch(self._heard)
             self.metrics.watch_jobs(self.jobs.table.counts)

@@ -20,9 +20,10 @@ from copy import copy
 from dataclasses import asdict, dataclass, replace
 from io import BufferedIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from adapterbank.errors import BankError, BankNotFound, PackageError, TaskNotFound, WrongBase
+from adapterbank.store.cache import PackageCache
 from adapterbank.store.files import Files, LocalFiles, make_folders, open_files
 from adapterbank.store.manifest import BaseRecord, Manifest
 from adapterbank.store.names import check_name, check_tenant, is_name, split_name, split_reference
@@ -35,6 +36,8 @@ from adapterbank.store.weights import WEIGHTS
 if TYPE_CHECKING:
     from torch import Tensor
 
+Opener = Callable[[str], BufferedIOBase]
+T = TypeVar("T")
 FORMAT = 1
 BANK = "bank.json"
 TASKS = "tasks"
@@ -115,6 +118,8 @@ class Store:
         self.files, self.base = files, bank.base
         self._read: dict[str, Record] = {}
         """The newest record of each task that was looked at: records never change."""
+        local = isinstance(files, LocalFiles)
+        self._cache = None if local else PackageCache(self.local / "packages")
 
     @classmethod
     def open(cls, url: str | Path) -> Store:
@@ -264,11 +269,22 @@ class Store:
 
     def manifest(self, entry: Entry) -> Manifest:
         """What a version says of itself; its weights are not looked at."""
-        return unpack_manifest(self.opener(entry), entry.version.package)
+        return self._checked(entry, unpack_manifest)
+
+    def _checked(self, entry: Entry, read: Callable[[Opener, str], T]) -> T:
+        """What is read of a version; if a copy on this machine is damaged, of a fresh one."""
+        digest = entry.version.package
+        try:
+            return read(self.opener(entry), digest)
+        except PackageError:
+            if self._cache is None or not self._cache.has(digest):
+                raise
+            self._cache.forget(digest)
+        return read(self.opener(entry), digest)
 
     def load(self, entry: Entry) -> Package:
         """A version with every check."""
-        package = unpack(self.opener(entry), entry.version.package)
+        package = self._checked(entry, unpack)
         if package.manifest.base.fingerprint != self.base.fingerprint:
             raise WrongBase(
                 f"{entry} fits {package.manifest.base.name} "
@@ -279,22 +295,29 @@ class Store:
 
     def packed(self, entry: Entry) -> Packed:
         """A version as the bytes of its files, with every check."""
-        opener = self.opener(entry)
-        found = {}
-        for name in (WEIGHTS, MANIFEST):
-            with opener(name) as file:
-                found[name] = file.read()
-        packed = Packed(unpack_manifest(opener, entry.version.package), found)
-        packed.unpack()
-        return packed
 
-    def opener(self, entry: Entry) -> Callable[[str], BufferedIOBase]:
+        def read(opener: Opener, digest: str) -> Packed:
+            found = {}
+            for name in (WEIGHTS, MANIFEST):
+                with opener(name) as file:
+                    found[name] = file.read()
+            packed = Packed(unpack_manifest(opener, digest), found)
+            packed.unpack()
+            return packed
+
+        return self._checked(entry, read)
+
+    def opener(self, entry: Entry) -> Opener:
         """A function that opens a file of a version by name."""
-        folder = _package(entry.task, entry.version.package)
+        digest = entry.version.package
+        folder = _package(entry.task, digest)
 
         def open_file(name: str) -> BufferedIOBase:
-            try:
+            def fetch() -> BufferedIOBase:
                 return self.files.open(f"{folder}/{name}")
+
+            try:
+                return self._cache.open(digest, name, fetch) if self._cache else fetch()
             except FileNotFoundError as error:
                 raise PackageError(
                     f"{entry} has lost its {name}.", "Restore it, or publish the task again."
@@ -338,14 +361,19 @@ class Store:
     def remove(self, name: str, *, purge: bool = False) -> None:
         """Take a task out. With `purge` its bytes are deleted too, and there is no way back."""
         name = check_name(name)
+        gone: list[Version] = []
 
         def change(state: Record) -> Record:
+            gone[:] = state.versions
             if state.current is None and not (purge and state.versions):
                 raise self._unknown(name, state)
             return state.purge() if purge else state.remove()
 
         record = self._append(name, change, despite_damage=purge)
         if purge:
+            if self._cache is not None:
+                for version in gone:
+                    self._cache.forget(version.package)
             self.files.remove(f"{_home(name)}/packages")
             self._forget(name, record)
             shutil.rmtree(self.runs(name), ignore_errors=True)
@@ -357,6 +385,7 @@ class Store:
         published. Returns how many packages and unfinished pieces were deleted.
         """
         count = self.files.sweep(older_than)
+        named: set[str] = set()
         for tenant in self._tenants():
             for name in self._names(tenant):
                 record = self.record(name)
@@ -364,11 +393,14 @@ class Store:
                     record = self._append(name, lambda state: state.collect(keep))
                 self._forget(name, record)
                 used = {each.package for each in record.versions}
+                named |= used
                 home = f"{_home(name)}/packages"
                 for package in set(self.files.names(home)) - used:
                     if self.files.age(f"{home}/{package}") >= older_than:
                         self.files.remove(f"{home}/{package}")
                         count += 1
+        if self._cache is not None:
+            count += self._cache.forget_others(named)
         return count
 
     def _append(

@@ -9,6 +9,7 @@ one aside; what is wrong with the machine or the bank ends the stream, and costs
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -40,6 +41,7 @@ from adapterbank.streams.check import THREADS
 from adapterbank.streams.contrast import Contrast
 from adapterbank.streams.events import Arrived, Begun, Checked, Checking, Event, Kept, SetAside
 from adapterbank.streams.folder import FORMS, Folder, Stamp, stamp_of
+from adapterbank.streams.learn_work import learn_elsewhere
 from adapterbank.streams.report import make_report, problems
 from adapterbank.streams.state import Document, State
 from adapterbank.tasks.task import Task
@@ -78,6 +80,9 @@ class Stream:
     base: str | None = None
     """Where the bank's base is, if not where the bank says."""
     compute: Compute = field(default_factory=lambda: LocalCompute(threads=THREADS))
+    """Where tasks are asked again."""
+    learn_on: Compute | None = None
+    """Where tasks are learnt; in this process unless given."""
 
     @cached_property
     def state(self) -> State:
@@ -199,7 +204,18 @@ class Stream:
         even_if_worse = bool(settings.pop("even_if_worse", False))
         order: Order = self.bank.order(**settings)
         write_task(self.state.held_out(about["number"]), self._held_out(task))
-        events = self.bank.learning(arrival.name, task, order=order, resume=True)
+        events: Iterator[Any]
+        if self.learn_on is None:
+            events = self.bank.learning(arrival.name, task, order=order, resume=True)
+        else:
+            events = learn_elsewhere(
+                self.learn_on,
+                self.bank.store.files.url,
+                self.base,
+                self.state.folder / "learning" / f"{about['number']:04}",
+                task.named(arrival.name),
+                settings,
+            )
         yield Begun(task.metric, str(order.method))
         for event in events:
             if not isinstance(event, Learnt):
@@ -211,6 +227,7 @@ class Stream:
             record["version"] = entry.version.version
         # Here the run has removed its state.
         self.state.add_arrival(record)
+        shutil.rmtree(self.state.folder / "learning", ignore_errors=True)
         yield Kept(record)
 
     def _held_out(self, task: Task) -> Task:

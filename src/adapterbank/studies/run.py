@@ -33,6 +33,8 @@ def run_study(study: Study, compute: Compute) -> Iterator[tuple[RunConfig, Event
                     "data": str(_rows_of(study, config)),
                     "runs": str(study.store.folder.resolve()),
                 },
+                folder=str(study.folder.parent.resolve()),
+                inputs=[f".runs/data/{config.data}.jsonl"],
             )
             for digest, config in missing.items()
         ]
