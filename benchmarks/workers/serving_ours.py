@@ -71,7 +71,7 @@ if kind == "bare":
         """One pass."""
         session.run(None, feed)
 else:
-    passes = Passes(encoder.fingerprint, lambda: encoder, memory=2**28, onnx=kind == "onnx")
+    passes = Passes(encoder.fingerprint, lambda: encoder, memory=2**30, onnx=kind == "onnx")
     runs_on: Any = passes.onnx if kind == "onnx" else passes.torch
     seats = [runs_on.seat_tensors(AdapterConfig(SIZE), tensors(i)) for i in range(TASKS)]
 

@@ -315,6 +315,7 @@ def _train(
         left = whole - beside - (time.perf_counter() - began)
         # Many rows to score are no reason not to train: it has half of the time at least.
         run.recipe = fit_to_time(run.recipe, pace, train, dev, max(left, whole / 2))
+        run.recipe = run.team.agree(run.recipe)
     share = (run.steps - run.step) / run.steps_an_epoch
     seconds = beside + pace.training(train, dev, share)
     trained = total(run.trained.values())
@@ -326,7 +327,7 @@ def _train(
         splits.remember(run.model)
         run.rows = splits.train
     for event in run.events():
-        if place is not None:
+        if place is not None and run.team.first:
             place.save_if_due(run)
         yield event
 

@@ -19,7 +19,7 @@ import httpx
 class Server:
     """`adapterbank serve` on a free port; `kill` and `start` again at will."""
 
-    def __init__(self, bank: Path, log: Path, *options: str) -> None:
+    def __init__(self, bank: Path | str, log: Path, *options: str) -> None:
         self.bank, self.log, self.options = bank, log, options
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"

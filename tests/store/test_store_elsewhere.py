@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from adapterbank.errors import PackageError
+from adapterbank.errors import PackageError, TaskNotFound
 from adapterbank.store.files import open_files
 from adapterbank.store.store import Store
 from store.samples import BASE, manifest, tensors
@@ -106,6 +107,31 @@ def test_what_another_writer_did_is_seen_at_once(url) -> None:
     assert seed_of(one) == 1
     other.remove("spam")
     assert list(one.tasks()) == []
+
+
+def test_patience_saves_requests_and_is_bounded(url, monkeypatch) -> None:
+    store, other = Store.create(url, BASE), Store.open(url)
+    store.patience = 0.5
+    put(store)
+    assert seed_of(store) == 0
+    looks: list[str] = []
+    names = store.files.names
+    monkeypatch.setattr(store.files, "names", lambda path: looks.append(path) or names(path))
+    for _ in range(5):
+        store.find("spam")
+    assert looks == []
+    put(other, seed=1)
+    deadline = time.monotonic() + 5
+    began = time.monotonic()
+    while seed_of(store) == 0:
+        assert time.monotonic() < deadline
+    assert time.monotonic() - began < 2
+    put(store, seed=2)  # its own are seen at once, and made on top of others'
+    assert seed_of(store) == 2
+    assert store.find("spam").version.version == 3
+    store.remove("spam")
+    with pytest.raises(TaskNotFound):
+        store.find("spam")
 
 
 def counted(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -61,6 +61,16 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(study.study, name="study")
 
 
+def _speaks() -> bool:
+    """Of processes that train together, one speaks."""
+    return os.environ.get("RANK", "0") == "0" or int(os.environ.get("WORLD_SIZE", "1")) < 2
+
+
+def _quiet_if_not_first() -> None:
+    if not _speaks():
+        sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+
+
 def _version(asked: bool) -> None:
     if asked:
         from adapterbank import __version__
@@ -81,6 +91,7 @@ def options(
 
 def main() -> None:
     """Run a verb. Exit 0 when done, 1 on an error a person can put right, 2 on wrong usage."""
+    _quiet_if_not_first()
     try:
         app()
     except AdapterBankError as error:
@@ -101,5 +112,6 @@ def main() -> None:
 def _fail(message: str, hint: str, error: Exception) -> None:
     if os.environ.get("ADAPTERBANK_DEBUG") == "1":
         raise error
-    print(f"error: {message} {hint}".rstrip(), file=sys.stderr)
+    told = sys.stderr if _speaks() else sys.__stderr__  # what went wrong is told by whoever it is
+    print(f"error: {message} {hint}".rstrip(), file=told)
     sys.exit(1)

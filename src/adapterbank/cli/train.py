@@ -143,6 +143,7 @@ def train(
     from adapterbank.errors import BankNotFound
     from adapterbank.model.encoder import load_encoder
     from adapterbank.order import make_order
+    from adapterbank.training.team import team
 
     home = None
     try:
@@ -157,13 +158,19 @@ def train(
     if dry_run:
         _look(encoder, data, order, as_json)
         return
-    home = home or Bank.create(bank, encoder)
+    together = team()
+    if home is None and together.first:
+        home = Bank.create(bank, encoder)
+    together.wait()
+    home = home or Bank.open(bank, base, device=device, create=False)
     events = home.learning(task, data, order=order, resume=resume)
     try:
         learnt = follow(events, data.metric, str(order.method))
     except KeyboardInterrupt:
         print("Stopped. The same command with --resume goes on from here.", file=sys.stderr)
         raise
+    if not together.first:  # the first process keeps the result for all
+        return
     entry = home.publish(task, learnt, even_if_worse=even_if_worse)
     next(events, None)  # the result is kept: the run may remove its state
     if as_json:

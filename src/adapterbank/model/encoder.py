@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
@@ -154,7 +155,8 @@ def load_encoder(
 def find_device(device: str | torch.device) -> torch.device:
     """A device of this machine by name."""
     if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        # Of several processes that train together each has a GPU of its own.
+        device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if torch.cuda.is_available() else "cpu"
     try:
         found = torch.device(device)
         torch.empty(0, device=found)

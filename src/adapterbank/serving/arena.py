@@ -62,6 +62,7 @@ class Arena:
     def __init__(self, form: Form, size: int, slots: int, norms: Mapping[str, Array]) -> None:
         """`norms` are the base's own LayerNorms, by neutral name."""
         self.form, self.size, self.norms = form, size, norms
+        self._sites = [f"layer.{layer}.{site}" for layer in range(form.layers) for site in SITES]
         self._maps: list[mmap.mmap] = []
         self._arrays = {
             name: self._reserve((1 + slots, *shape)) for name, shape in form.arrays(size).items()
@@ -101,14 +102,15 @@ class Arena:
 
     def _write(self, slot: int, tensors: Mapping[str, Array]) -> None:
         here = {name: array[slot] for name, array in self._arrays.items()}
-        for name in ("down.weight", "down.bias", "up.weight", "up.bias"):
-            here[name].fill(0)
-        for index in range(self.form.sites):
-            site = f"layer.{index // len(SITES)}.{SITES[index % len(SITES)]}"
+        downs = [tensors.get(f"{site}.down.weight") for site in self._sites]
+        if any(down is None or len(down) < self.size for down in downs):  # else all is written
+            for name in ("down.weight", "down.bias", "up.weight", "up.bias"):
+                here[name].fill(0)
+        for index, site in enumerate(self._sites):
             for leaf in ("weight", "bias"):
                 name = f"{site}.norm.{leaf}"
                 here[f"norm.{leaf}"][index] = tensors.get(name, self.norms[name])
-            if (down := tensors.get(f"{site}.down.weight")) is not None:
+            if (down := downs[index]) is not None:
                 size = len(down)
                 here["down.weight"][index, :, :size] = down.T
                 here["down.bias"][index, :size] = tensors[f"{site}.down.bias"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from adapterbank.model.encoder import Encoder
 
 MEMORY = 2**30  # bytes for tasks
+LOADERS = 4  # threads that load tasks
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,12 @@ class Engine:
     def __init__(self, store: Store, passes: Passes, memory: int = MEMORY) -> None:
         self.store, self.passes = store, passes
         self.residency = Residency(store, passes.choose, memory)
+        self._loaders = ThreadPoolExecutor(LOADERS, "loader")
 
     def prefetch(self, *tasks: str) -> None:
         """Load tasks, as far as there is room, before they are asked."""
         for task in tasks:
-            resident = self._acquire(task, wait=False)
+            resident = self.residency.acquire(self._find(task), wait=False)
             if resident is not None:
                 self.residency.release(resident)
 
@@ -67,19 +70,52 @@ class Engine:
             by_task[task].append(i)
         answers: dict[int, Prediction] = {}
         waiting: list[tuple[list[int], Asked]] = []
-        for task, rows in by_task.items():
-            try:
-                asked = self.ask(task, [inputs[i][1] for i in rows], wait=not waiting)
-                if asked is None:  # all that is in memory is in use, by those that wait
-                    answers |= self._run(waiting)
-                    asked = self.ask(task, [inputs[i][1] for i in rows])
-            except AdapterBankError as error:
-                answers |= dict.fromkeys(rows, Prediction(error=error))
-            else:
-                assert asked is not None  # noqa: S101 - it has waited for room
-                waiting.append((rows, asked))
-        answers |= self._run(waiting)
+        with self._loaded(task for task in by_task if task is not None) as loaded:
+            for task, rows in by_task.items():
+                try:
+                    wait = not waiting and not loaded
+                    asked = self.ask(task, [inputs[i][1] for i in rows], wait=wait)
+                    if asked is None:  # all that is in memory is in use, by those that wait
+                        answers |= self._run(waiting)
+                        self._release(loaded)
+                        asked = self.ask(task, [inputs[i][1] for i in rows])
+                except AdapterBankError as error:
+                    answers |= dict.fromkeys(rows, Prediction(error=error))
+                else:
+                    assert asked is not None  # noqa: S101 - it has waited for room
+                    waiting.append((rows, asked))
+            answers |= self._run(waiting)
         return [answers[i] for i in range(len(inputs))]
+
+    @contextmanager
+    def _loaded(self, tasks: Iterable[str]) -> Iterator[list[Resident]]:
+        """Tasks that are not in memory loaded side by side, as far as there is room: half of it is
+        reading, comparing digests and copying, which threads can do at once."""
+        cold = [task for task in tasks if self._is_cold(task)]
+        found: list[Resident] = []
+        if len(cold) > 1:
+            with suppress(RuntimeError):  # the interpreter is going down
+                found += filter(None, self._loaders.map(self._try_to_acquire, cold))
+        try:
+            yield found
+        finally:
+            self._release(found)
+
+    def _is_cold(self, task: str) -> bool:
+        try:
+            return not self.residency.has(self.store.find(task))
+        except AdapterBankError:  # told when it is asked
+            return False
+
+    def _try_to_acquire(self, task: str) -> Resident | None:
+        try:
+            return self.residency.acquire(self._find(task), wait=False)
+        except AdapterBankError:
+            return None
+
+    def _release(self, residents: list[Resident]) -> None:
+        while residents:
+            self.residency.release(residents.pop())
 
     def _run(self, waiting: list[tuple[list[int], Asked]]) -> dict[int, Prediction]:
         try:
@@ -94,30 +130,31 @@ class Engine:
     @contextmanager
     def using(self, task: str) -> Iterator[Using]:
         """A task in use: loaded when the block begins, free to go when it ends."""
-        resident = self._acquire(task)
+        resident = self.residency.acquire(self._find(task))
         assert resident is not None  # noqa: S101 - it has waited for room
         try:
             yield Using(self, resident)
         finally:
             self.residency.release(resident)
 
-    def _acquire(self, task: str, *, wait: bool = True) -> Resident | None:
+    def _find(self, task: str) -> Entry:
         try:
-            entry = self.store.find(task)
+            return self.store.find(task)
         except TaskNotFound:
             self.residency.forget(split_reference(task)[0])
             raise
-        return self.residency.acquire(entry, wait=wait)
 
     def ask(self, task: str | None, inputs: Sequence[Any], *, wait: bool = True) -> Asked | None:
         """Make inputs of one task ready to run. Without `wait`, None if there is no room for it."""
         if task is None:
             return self._ask_encoder(inputs)
-        resident = self._acquire(task, wait=wait)
+        entry = self._find(task)
+        resident = self.residency.acquire(entry, wait=wait)
         if resident is None:
             return None
         try:
-            return self.ask_resident(resident, inputs)
+            # A version that has another's package once more has its place in memory, too.
+            return replace(self.ask_resident(resident, inputs), entry=entry)
         except BaseException:
             self.residency.release(resident)
             raise

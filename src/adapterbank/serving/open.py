@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 from adapterbank.serving.engine import MEMORY, Engine, open_engine
 from adapterbank.store.base import base_record
+from adapterbank.store.files import LocalFiles
 from adapterbank.store.store import Store
 
 if TYPE_CHECKING:
     from adapterbank.model.encoder import Encoder
+
+PATIENCE = 1.0  # seconds after which a change in an object store is seen at the latest
 
 
 def open_bank_engine(
@@ -25,6 +28,8 @@ def open_bank_engine(
     """What answers for a bank that is there. A base that is named is loaded and compared. `memory`
     is the room for tasks in bytes; of `threads` there are as many as cores unless given."""
     store = Store.open(url)
+    if not isinstance(store.files, LocalFiles):
+        store.patience = PATIENCE
 
     @cache
     def load() -> Encoder:

@@ -68,6 +68,10 @@ class Residency:
     def __len__(self) -> int:
         return len(self._residents)
 
+    def has(self, entry: Entry) -> bool:
+        """Whether the version is in memory at this moment."""
+        return (entry.task, entry.version.package) in self._residents
+
     def acquire(self, entry: Entry, *, wait: bool = True) -> Resident | None:
         """The task, loaded and pinned: `release` it. Without `wait`, None if everything in memory
         is in use and there is no room.

@@ -160,12 +160,12 @@ class Manifest:
         return raw
 
     @classmethod
-    def from_json(cls, raw: bytes) -> Manifest:
-        """Read and check the bytes of a manifest.json."""
+    def from_json(cls, raw: bytes, *, known: bool = False) -> Manifest:
+        """Read and check the bytes of a manifest.json; `known` if their digest was compared."""
         if len(raw) > MAX_BYTES:
             raise _not_in_order(f"it is longer than {MAX_BYTES:,} bytes")
         try:
-            return _checked(unseal(raw))
+            return _checked(unseal(raw, known=known))
         except (ValueError, RecursionError) as error:
             raise _not_in_order(error) from error
 

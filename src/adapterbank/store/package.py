@@ -118,7 +118,7 @@ def unpack_manifest(
             f"The manifest has digest {found}, not {digest}.",
             "It is not the one that was published: publish the task again.",
         )
-    return Manifest.from_json(raw)
+    return Manifest.from_json(raw, known=digest is not None)
 
 
 def write_package(

@@ -16,13 +16,14 @@ def seal(values: dict[str, object]) -> bytes:
     return _dump({**values, DIGEST: digest})
 
 
-def unseal(raw: bytes) -> dict[str, object]:
-    """The values of a text that nothing was changed in; `ValueError` for any other."""
+def unseal(raw: bytes, *, known: bool = False) -> dict[str, object]:
+    """The values of a text that nothing was changed in; `ValueError` for any other. One that is
+    `known` by a digest of all its bytes is not looked at once more."""
     values = parse(raw)
     if not isinstance(values, dict):
         raise ValueError("it is not an object")
     values.pop(DIGEST, None)
-    if seal(values) != raw:
+    if not known and seal(values) != raw:
         raise ValueError("it was changed after it was written")
     return values
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import asdict, dataclass, replace
@@ -118,6 +119,11 @@ class Store:
         self.files, self.base = files, bank.base
         self._read: dict[str, Record] = {}
         """The newest record of each task that was looked at: records never change."""
+        self._looked: dict[str, float] = {}
+        """When each was last looked for."""
+        self.patience = 0.0
+        """For how many seconds a task's state is taken to be what it was. A folder is looked into
+        every time; each look at an object store is a request of tens of milliseconds."""
         local = isinstance(files, LocalFiles)
         self._cache = None if local else PackageCache(self.local / "packages")
 
@@ -210,13 +216,22 @@ class Store:
 
     def record(self, name: str) -> Record:
         """The state of a task: the empty one where nothing was ever published."""
+        looked = self._looked.get(name)
+        if looked is not None and time.monotonic() - looked < self.patience:
+            return self._read[name]
+        return self._newest(name)
+
+    def _newest(self, name: str) -> Record:
+        """The state of a task, as it is now."""
         records = f"{_home(name)}/records"
         for _ in range(TRIES):
+            looked = time.monotonic()
             found = self.files.names(records)
             if not found:
                 return NOTHING
             known = self._read.get(name)
             if known is not None and _file_of(known.sequence) == found[-1]:
+                self._looked[name] = looked
                 return known
             try:
                 raw = self.files.read(f"{records}/{found[-1]}", MAX_BYTES)
@@ -225,7 +240,7 @@ class Store:
             record = Record.from_json(raw, name)
             if _file_of(record.sequence) != found[-1]:
                 raise PackageError(f"The record of task {name!r} is not in its place.")
-            self._read[name] = record
+            self._read[name], self._looked[name] = record, looked
             return record
         raise BankError(f"The records of task {name!r} change faster than they can be read.")
 
@@ -409,7 +424,7 @@ class Store:
         """Add a record, on top of whatever another writer has added meanwhile."""
         for _ in range(TRIES):
             try:
-                state = self.record(name)
+                state = self._newest(name)
             except PackageError:
                 if not despite_damage:
                     raise
@@ -417,6 +432,7 @@ class Store:
             record = change(state)
             place = f"{_home(name)}/records/{_file_of(record.sequence)}"
             if self.files.create(place, record.to_json()):
+                self._looked.pop(name, None)  # what was done here is seen here at once
                 return record
         raise BankError(
             f"Task {name!r} could not be changed: others keep changing it.", "Try again."

@@ -30,6 +30,7 @@ from adapterbank.tasks.metrics import LOWER_IS_BETTER
 from adapterbank.training.optimizer import make_optimizer, set_rate
 from adapterbank.training.recipe import Recipe
 from adapterbank.training.rows import Rows
+from adapterbank.training.team import team
 
 Scores = dict[str, float]
 SEEDS_APART = 1_000_003  # more than any run has steps, so that no two seeds share a step's dropout
@@ -72,6 +73,7 @@ class Run:
     ) -> None:
         """`score` gives the model's scores on dev, `metric` names the one that selects."""
         self.model, self.rows, self.recipe = model, rows, recipe
+        self.team = team()
         self.score, self.metric = score, metric
         self.trained = model.trained()
         self.optimizer = make_optimizer(self.trained.values(), recipe)
@@ -116,8 +118,12 @@ class Run:
         """One step on these rows."""
         began = time.perf_counter()
         self.model.train()
-        torch.manual_seed(self.recipe.seed * SEEDS_APART + self.step)
-        loss = self.backward(batch)
+        # Processes that train together have dropout of their own.
+        torch.manual_seed(
+            self.recipe.seed * SEEDS_APART + self.step * self.team.size + self.team.rank
+        )
+        loss = self.backward(self.team.share(batch), of=len(batch))
+        loss = self.team.add_up(self.trained.values(), loss)
         if not math.isfinite(loss):
             raise TrainingDiverged(
                 f"The loss is {loss} at step {self.step + 1}.",
@@ -131,15 +137,16 @@ class Run:
         self.losses.append(loss)
         return Step(self.step, self.steps, loss, len(batch), time.perf_counter() - began)
 
-    def backward(self, batch: Sequence[int], rows: Rows | None = None) -> float:
-        """Add the gradients of a batch, in as many pieces as asked; its mean loss."""
+    def backward(self, batch: Sequence[int], rows: Rows | None = None, of: int = 0) -> float:
+        """Add the gradients of a batch, in as many pieces as asked; its mean loss. Of a batch of
+        `of` rows that others have a share in, this share's part of both."""
         model, rows, total = self.model, rows or self.rows, 0.0
-        for piece in cut(batch, -(-len(batch) // self.recipe.accumulate)):
+        for piece in cut(batch, -(-len(batch) // self.recipe.accumulate) or 1):
             inputs = rows.batch(model, piece)
             targets = rows.targets[piece].to(model.device)
             with model.autocast():
                 loss = model.head.loss(model(inputs), targets, inputs.lengths)
-            share = loss * (len(piece) / len(batch))
+            share = loss * (len(piece) / (of or len(batch)))
             share.backward()
             total += share.item()
         return total
