@@ -61,9 +61,11 @@ def main() -> None:
     print(json.dumps(report, indent=2))
 
 
-def one_task(encoder: Encoder) -> tuple[Manifest, Tensors]:
+def one_task(encoder: Encoder, first_layer: int = 0) -> tuple[Manifest, Tensors]:
     """A task of the bundled samples, hardly trained: its size is what counts."""
-    order = make_order(encoder.layers, size=SIZE, epochs=1, baselines=False)
+    order = make_order(
+        encoder.layers, size=SIZE, epochs=1, baselines=False, first_layer=first_layer
+    )
     learnt = list(learn(encoder, load_sample(SAMPLES[0]), order))[-1]
     assert isinstance(learnt, Learnt)
     return learnt.manifest, learnt.tensors

@@ -47,7 +47,7 @@ def main() -> None:
         kept = write_statistics(*summarise(encoder, train, dev))
         statistics[name] = read_statistics(kept, encoder.width)
         texts[name] = vectors(encoder, task.test)
-    outside = vectors(encoder, load_split("clinc150", "oos_test"))
+    outside = vectors(encoder, load_split("clinc150", "out_of_scope"))
     found = measure(statistics, texts, outside)
     RESULTS.write_text(json.dumps(found, indent=2) + "\n")
     print(json.dumps(found, indent=2))

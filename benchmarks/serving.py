@@ -31,6 +31,7 @@ from training_speed import base_folder
 
 ROWS = 32
 SIZES = (32, 100, 320, 1000)  # of banks
+WARM, MEASURED = 60, 60  # batches on each bank
 LENGTHS = (16, 32, 128)
 COUNTS = (1, 8, 32)
 OURS, TORCH, BARE = "adapterbank", "adapterbank, torch", "bare base, ONNX Runtime"
@@ -45,13 +46,19 @@ def main() -> None:
     parser.add_argument("--base", choices=["minilm", "bert-base"], default="minilm")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--tasks", type=int, default=1000)
+    parser.add_argument("--no-peers", action="store_true", help="keep the last run's batches")
     options = parser.parse_args()
-    with base_folder(options.base) as base:
-        found = measure(base, options.rounds)
+    results = HERE / "results" / f"serving_{options.base}.json"
+    if options.no_peers:
+        found: Figures = json.loads(results.read_text())
+    else:
+        with base_folder(options.base) as base:
+            found = measure(base, options.rounds)
     if options.base == "minilm":
         found |= measure_banks(options.tasks)
+        found |= measure_one_text()
+        found |= measure_fairness()
     show(found)
-    results = HERE / "results" / f"serving_{options.base}.json"
     results.write_text(json.dumps(found, indent=2) + "\n")
     if options.base == "minilm":
         draw(found, [size for size in SIZES if size <= options.tasks])
@@ -123,28 +130,34 @@ def measure_banks(count: int) -> Figures:
         bank = Bank.create(Path(folder) / "bank", encoder)
         for i in range(count):
             bank.store.publish(f"t{i}", replace(manifest, note=f"task {i}"), tensors)
-        for size in (size for size in SIZES if size <= count):
-            bank = Bank.open(Path(folder) / "bank", memory=2**30)
-            weights = 1 / np.arange(1, size + 1)
-            texts = [" ".join(draw.choice(words, 13)) for _ in range(64 * ROWS)]
-            tasks = draw.choice(size, len(texts), p=weights / weights.sum())
-            asked = [(f"t{task}", text) for task, text in zip(tasks, texts, strict=True)]
-            batches = [asked[i : i + ROWS] for i in range(0, len(asked), ROWS)]
-            for batch in batches[:32]:
-                bank.predict_mixed(batch)
-            times = []
-            for batch in batches[32:]:
+        sizes = [size for size in SIZES if size <= count]
+        banks = {size: Bank.open(Path(folder) / "bank", memory=2**30) for size in sizes}
+        times: dict[int, list[float]] = {size: [] for size in sizes}
+        asked = dict.fromkeys(sizes, 0)
+        for turn in range(WARM + MEASURED):  # in turns: the machine is not the same for long
+            for size, bank in banks.items():
+                weights = 1 / np.arange(1, size + 1)
+                texts = [" ".join(draw.choice(words, 13)) for _ in range(ROWS)]
+                tasks = draw.choice(size, ROWS, p=weights / weights.sum())
+                asked[size] += len(set(tasks.tolist()))
+                batch = [(f"t{task}", text) for task, text in zip(tasks, texts, strict=True)]
                 began = time.perf_counter()
                 bank.predict_mixed(batch)
-                times.append(time.perf_counter() - began)
-            found[f"bank of {size}: texts a second"] = round(ROWS / float(np.median(times)), 1)
+                if turn >= WARM:
+                    times[size].append(time.perf_counter() - began)
+        for size, bank in banks.items():
+            found[f"bank of {size}: texts a second"] = round(ROWS / float(np.mean(times[size])), 1)
             residency = bank.engine.residency
             found[f"bank of {size}: tasks in memory"] = len(residency)
+            found[f"bank of {size}: tasks of a batch that were there, share"] = round(
+                1 - residency.counts.loads / asked[size], 3
+            )
             found[f"bank of {size}: MB a task"] = round(residency.bytes / len(residency) / 1e6, 3)
+        banks.clear()
+        bank = Bank.open(Path(folder) / "bank")
         cold: list[float] = []
         warm: list[float] = []
         for i in range(count - 1, count - 31, -1):
-            bank = Bank.open(Path(folder) / "bank") if i == count - 1 else bank
             for kept in (cold, warm):
                 began = time.perf_counter()
                 bank.predict(f"t{i}", [texts[0]])
@@ -153,6 +166,87 @@ def measure_banks(count: int) -> Figures:
             1e3 * float(np.median(cold[1:]) - np.median(warm[1:])), 1
         )
     return found
+
+
+def measure_one_text() -> Figures:
+    """One text of 32 words, 16 tasks: what adapters from layer k on save."""
+    from adapterbank.bank import Bank
+    from adapterbank.model.encoder import load_encoder
+
+    encoder = load_encoder()
+    text = " ".join(["order", "never", "came", "and"] * 8)
+    found: Figures = {}
+    with tempfile.TemporaryDirectory() as folder:
+        bank = Bank.create(Path(folder) / "bank", encoder)
+        names = {}
+        for first in range(0, encoder.layers, 1):
+            manifest, tensors = one_task(encoder, first)
+            names[first] = [f"k{first}-{i}" for i in range(16)]
+            for name in names[first]:
+                bank.store.publish(name, replace(manifest, note=name), tensors)
+        bank = Bank.open(Path(folder) / "bank")
+        times: dict[int, list[float]] = {first: [] for first in names}
+        for _ in range(13):  # in turns
+            for first, tasks in names.items():
+                began = time.perf_counter()
+                bank.predict_all(text, tasks)
+                times[first].append(time.perf_counter() - began)
+        for first, taken in times.items():
+            ms = round(1e3 * float(np.median(taken[3:])), 2)
+            found[f"one text, 16 tasks from layer {first}: ms"] = ms
+    return found
+
+
+def measure_fairness(requests: int = 60) -> Figures:
+    """A tenant that asks now and then, alone and beside one that floods the queue."""
+    import threading
+
+    from adapterbank.bank import Bank
+    from adapterbank.errors import Busy
+    from adapterbank.model.encoder import load_encoder
+    from adapterbank.serving.batcher import Batcher
+
+    encoder = load_encoder()
+    manifest, tensors = one_task(encoder)
+    text = " ".join(["order", "never", "came"] * 5)
+    with tempfile.TemporaryDirectory() as folder:
+        bank = Bank.create(Path(folder) / "bank", encoder)
+        for name in ("light", "heavy"):
+            bank.store.publish(name, replace(manifest, note=name), tensors)
+        batcher = Batcher(Bank.open(Path(folder) / "bank").engine)
+        stop = threading.Event()
+
+        def flood() -> None:
+            while not stop.is_set():
+                try:
+                    batcher.submit("heavy", [text] * 32, tenant="heavy")
+                except Busy:  # as much waits as a tenant may have
+                    time.sleep(0.01)
+
+        def p95() -> float:
+            waits = []
+            for _ in range(requests):
+                began = time.perf_counter()
+                batcher.submit("light", [text], tenant="light").result()
+                waits.append(time.perf_counter() - began)
+                time.sleep(0.1)
+            return 1e3 * float(np.percentile(waits, 95))
+
+        p95()
+        alone = p95()
+        threads = [threading.Thread(target=flood) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(1)
+        beside = p95()
+        stop.set()
+        for thread in threads:
+            thread.join()
+        batcher.close()
+    return {
+        "a light tenant, p95 alone: ms": round(alone, 1),
+        "a light tenant, p95 beside a flood: ms": round(beside, 1),
+    }
 
 
 def draw(found: Figures, sizes: list[int]) -> None:
@@ -202,7 +296,7 @@ def show(found: Figures) -> None:
         ratios = "".join(f"{ms / ours:>26.2f}" if ms and ours else f"{'':>26}" for ms in cells)
         print(f"{'  ours to it':34}{ratios}")
     for name, value in found.items():
-        if name.startswith(("bank", "first")):
+        if name.startswith(("bank", "first", "one text", "a light")):
             print(f"{name:50}{value:>12}")
 
 

@@ -16,6 +16,8 @@ def draw_gaps(answer: dict[str, Any], path: Path) -> None:
     arms = [arm for arm in answer["arms"] if arm["name"] != reference and arm["cells"]]
     found = {task for arm in arms for task, cell in arm["cells"].items() if cell["gap"]}
     tasks = [task["name"] for task in answer["tasks"] if task["name"] in found]
+    if not tasks:  # nothing to compare yet
+        return
     height = 1.3 + 0.11 * max(1, len(tasks) + 1) * (1.4 + len(arms))
     with picture(path, 7.2, height) as figure:
         panel = figure.subplots()
