@@ -390,6 +390,7 @@ def draw(found: dict[str, object]) -> None:
         middle.plot(loads, [o["p50_ms"] for o in asked["by_load"]],
                     "s--", color=COLOURS[1], label="median")  # fmt: skip
         middle.set_xlabel("load, % of a machine's capacity")
+        middle.set_yscale("log")
         middle.set_ylabel("milliseconds")
         middle.set_title("One machine, 64 GiB")
         for number, (name, machines) in enumerate(asked["machines_64_gib_p99_250_ms"].items()):
