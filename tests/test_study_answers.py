@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -429,6 +430,12 @@ def test_places_come_first_then_names(tmp_path) -> None:
 def test_findings_are_computed_from_the_answers(ablation, tmp_path) -> None:
     found = {f.statement: f for f in findings_of(tmp_path)}
     assert all(f.holds is None for f in found.values())  # there is no answer yet
+    for seed in range(2):
+        scores = {(0, 0): 0.79 + 0.02 * seed, (0, 1): 0.5, (1, 1): 0.6}
+        removed = {"ablation": ablation_record(scores, 0.8)}
+        put(ablation, "reviews", {"size": 8, "probe": "ablation"}, 0.8, seed, **removed)
+        put(ablation, "reviews", {"size": 8, "init_std": 1e-4}, 0.8, seed)
+        put(ablation, "reviews", {"size": 8, "init_std": 1.0}, 0.4, seed)
     write_page(ablation.folder)
     found = {f.statement: f for f in findings_of(tmp_path)}
     assert {f.study for f in found.values()} == {"figure6-ablation"}
@@ -437,6 +444,14 @@ def test_findings_are_computed_from_the_answers(ablation, tmp_path) -> None:
     # One layer costs a quarter: not little. All: the majority. Upper more than lower. The start.
     assert verdicts == [False, True, True, True]
     assert "**no**" in of_findings(list(found.values()))
+
+
+def test_an_unfinished_study_is_not_judged(ablation, tmp_path) -> None:
+    """Its second task is missing: the figures are shown, the verdict waits."""
+    write_page(ablation.folder)
+    found = findings_of(tmp_path)
+    assert {f.holds for f in found} == {None}
+    assert all(f.figures.startswith("so far: ") for f in found)
 
 
 def test_a_near_miss_is_one(tmp_path) -> None:
@@ -455,6 +470,7 @@ def test_the_standard_error_is_the_usual_one(table) -> None:
 
 
 def test_rows_caps_do_not_name_a_run(table) -> None:
-    rows = table.rows[0]
-    one = table.config(rows, {}, 0)
-    assert one.rows == Rows("support", 100)
+    one = table.config(table.rows[0], {}, 0)
+    assert replace(one, rows=Rows("support")).digest == one.digest
+    assert replace(one, rows=Rows("reviews")).digest != one.digest
+    assert replace(one, data="c" * 64).digest != one.digest

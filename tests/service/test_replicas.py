@@ -15,7 +15,7 @@ from service.conftest import make_bank
 from service.server import Server
 
 TEXT = "wa wb wc"
-SOON = 1.5  # seconds after which every replica has seen a change; docs/deployment.md says so
+SOON = 1.5  # seconds after which every replica has seen a change; docs/cluster.md says so
 
 
 class Asking:

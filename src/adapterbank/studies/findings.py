@@ -25,7 +25,7 @@ class Finding:
     statement: str
     study: str
     holds: bool | None
-    """None while the study has no answer."""
+    """None while runs of the study are missing."""
     figures: str
 
 
@@ -39,6 +39,8 @@ def findings_of(folder: Path) -> list[Finding]:
         answer = json.loads(path.read_text("utf-8")) if path.is_file() else {}
         verdict = test(answer) if answer.get("runs_done") else None
         holds, figures = verdict or (None, "not run yet")
+        if verdict and answer["runs_done"] < answer["runs_known"]:  # too early to judge
+            holds, figures = None, f"so far: {figures}"
         found.append(Finding(statement, study, holds, figures))
     return found
 
