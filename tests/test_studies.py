@@ -19,7 +19,7 @@ from adapterbank.studies.data import load
 from adapterbank.studies.run import run_study
 from adapterbank.studies.runs import Rows, RunConfig, RunStore
 from adapterbank.studies.study import Study, read_study
-from adapterbank.studies.table import table_of
+from adapterbank.studies.table import Table, table_of
 from adapterbank.studies.work import work
 from adapterbank.training import recipe as recipes
 from in_process import InProcess
@@ -223,6 +223,17 @@ def test_the_table_holds_test_scores_and_the_gap_seed_by_seed(done) -> None:
     assert "against full" in text
     assert f"{gap.mean:+.2f} ± {gap.error:.2f}" in text
     assert len(table.cells["features"]["support"].scores) == 1
+
+
+def test_a_gap_is_over_the_tasks_that_both_are_done_with(done) -> None:
+    whole = table_of(done)
+    cells = {arm: dict(found) for arm, found in whole.cells.items()}
+    del cells["adapters"]["support"]
+    table = Table(done, cells)
+    assert whole.gap("adapters", "full").tasks == 2
+    assert table.gap("adapters", "full").tasks == 1
+    assert table.gap("features", "full").tasks == 2
+    assert table.gap("adapters", "full", ["support"]) is None
 
 
 def test_an_arm_with_a_run_missing_has_no_mean(base, tmp_path) -> None:

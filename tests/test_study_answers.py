@@ -456,9 +456,9 @@ def test_an_unfinished_study_is_not_judged(ablation, tmp_path) -> None:
 
 def test_a_near_miss_is_one(tmp_path) -> None:
     _, _, near = next(s for s in STATEMENTS if s[1] == "quality")
-    arms = [{"name": "adapters 32", "gap": {"mean": -0.6, "error": 0.1}, "mean": 1.0}]
+    arms = [{"name": "adapters 32", "gap": {"mean": -0.6, "error": 0.1, "tasks": 7}, "mean": 1.0}]
     assert near({"arms": arms, "whole": ["a"]})[0] is False
-    arms[0]["gap"] = {"mean": -0.45, "error": 0.1}
+    arms[0]["gap"] = {"mean": -0.45, "error": 0.1, "tasks": 7}
     assert near({"arms": arms, "whole": ["a"]})[0] is True
 
 

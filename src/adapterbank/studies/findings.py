@@ -63,7 +63,7 @@ def _near(name: str) -> Callable[[Answer], Verdict | None]:
         gap = (_arm(answer, name) or {}).get("gap")
         if not gap:
             return None
-        told = f"{gap['mean']:+.2f} ± {gap['error']:.2f} points on {len(answer['whole'])} tasks"
+        told = f"{gap['mean']:+.2f} ± {gap['error']:.2f} points on {gap['tasks']} tasks"
         return gap["mean"] >= -(NEAR + gap["error"]), told
 
     return test

@@ -48,7 +48,7 @@ def study_folders(folder: Path) -> list[Path]:
     """The folder itself where it is a study, else all studies in it, in their order."""
     if _place(folder) is not None:
         return [folder]
-    places = {path: _place(path) for path in folder.glob("*/")}
+    places = {path: _place(path) for path in folder.glob("[!.]*/")}
     found = {path: place for path, place in places.items() if place is not None}
     if not found:
         raise ConfigError(

@@ -39,6 +39,8 @@ class Gap:
 
     mean: float
     error: float
+    tasks: int
+    """How many it is over."""
 
 
 @dataclass(frozen=True)
@@ -65,16 +67,16 @@ class Table:
 
     def mean(self, arm: str, tasks: Sequence[str] | None = None) -> float | None:
         """Over all whole tasks, or some of them; None where there is none."""
-        cells = self._some(arm, tasks)
+        cells = [self.cells[arm][task] for task in self.whole if tasks is None or task in tasks]
         return fmean(cell.mean for cell in cells) if cells else None
 
     def gap(self, arm: str, reference: str, tasks: Sequence[str] | None = None) -> Gap | None:
-        """None where there is no whole task."""
-        ours, theirs = self._some(arm, tasks), self._some(reference, tasks)
-        return gap_between(ours, theirs) if ours else None
-
-    def _some(self, arm: str, tasks: Sequence[str] | None) -> list[Cell]:
-        return [self.cells[arm][task] for task in self.whole if tasks is None or task in tasks]
+        """Over the tasks that both are done with; None where there is none."""
+        ours, theirs = self.cells[arm], self.cells[reference]
+        both = [task for task in tasks or self.tasks if task in ours and task in theirs]
+        if not both:
+            return None
+        return gap_between([ours[task] for task in both], [theirs[task] for task in both])
 
 
 def table_of(study: Study) -> Table:
@@ -117,7 +119,7 @@ def gap_between(ours: Sequence[Cell], theirs: Sequence[Cell]) -> Gap:
         )
         for seed in range(seeds)
     ]
-    return Gap(fmean(gaps), standard_error(gaps))
+    return Gap(fmean(gaps), standard_error(gaps), len(ours))
 
 
 def _of_seed(cell: Cell, seed: int) -> float:

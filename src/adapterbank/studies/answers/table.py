@@ -60,7 +60,11 @@ def _arm(table: Table, arm: str) -> dict[str, Any]:
 def _summary(table: Table, arm: str, tasks: Sequence[str] | None) -> dict[str, Any]:
     reference = table.study.reference
     gap = table.gap(arm, reference, tasks) if reference and arm != reference else None
-    return {"mean": table.mean(arm, tasks), "gap": asdict(gap) if gap else None}
+    return {
+        "mean": table.mean(arm, tasks),
+        "gap": asdict(gap) if gap else None,
+        "of": len(tasks or table.tasks),
+    }
 
 
 def markdown(answer: dict[str, Any]) -> str:
@@ -86,12 +90,16 @@ def markdown(answer: dict[str, Any]) -> str:
 def _foot(name: str, found: list[dict[str, Any]], reference: str) -> list[list[str]]:
     rows = [[f"**{name}**", *(plus_minus(each["mean"], None, 2) for each in found)]]
     if reference:
-        gaps = [each["gap"] for each in found]
-        rows.append(
-            [f"against {reference}",
-             *("" if gap is None else f"{gap['mean']:+.2f} ± {gap['error']:.2f}" for gap in gaps)]
-        )  # fmt: skip
+        rows.append([f"against {reference}", *(_gap(each["gap"], each["of"]) for each in found)])
     return rows
+
+
+def _gap(gap: dict[str, Any] | None, of: int) -> str:
+    """With the number of tasks, where these are not all."""
+    if gap is None:
+        return ""
+    part = f" ({gap['tasks']})" if gap["tasks"] < of else ""
+    return f"{gap['mean']:+.2f} ± {gap['error']:.2f}{part}"
 
 
 def _percent(value: float | None) -> str:
