@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from adapterbank.errors import BankError, PackageError, TaskNotFound
-from adapterbank.serving.arena import Arena, Form
+from adapterbank.serving.arena import WARM, Arena, Form
 from serving.conftest import make_store
 from serving.tasks import publish
 
@@ -96,9 +96,9 @@ def test_many_threads_load_a_task_once(engine_on, some, monkeypatch) -> None:
     engine = engine_on(some)
     load, loads, begun = some.load, [], threading.Barrier(4)
 
-    def slowly(entry):
+    def slowly(entry, known):
         loads.append(entry)
-        return load(entry)
+        return load(entry, known)
 
     monkeypatch.setattr(some, "load", slowly)
 
@@ -116,9 +116,9 @@ def test_loading_holds_nobody_up(engine_on, some, monkeypatch) -> None:
     engine.answer([("t0", TEXT)])
     load, go_on = some.load, threading.Event()
 
-    def stuck(entry):
+    def stuck(entry, known):
         assert go_on.wait(10)
-        return load(entry)
+        return load(entry, known)
 
     monkeypatch.setattr(some, "load", stuck)
     with ThreadPoolExecutor(1) as pool:
@@ -184,12 +184,39 @@ def test_a_bottleneck_is_filled_up_with_zeros_exactly() -> None:
     slot = arena.put(tensors)
     inputs = arena.inputs
     site = slot * form.sites + 1
-    assert (inputs["down.weight"][site, :, :3] == tensors["layer.0.output.down.weight"].T).all()
-    assert not inputs["down.weight"][site, :, 3:].any()
-    assert (inputs["up.weight"][site, :3] == tensors["layer.0.output.up.weight"].T).all()
-    assert not inputs["up.weight"][site, 3:].any()
+    assert (inputs["down.weight"][site, :3] == tensors["layer.0.output.down.weight"]).all()
+    assert not inputs["down.weight"][site, 3:].any()
+    assert (inputs["up.weight"][site, :, :3] == tensors["layer.0.output.up.weight"]).all()
+    assert not inputs["up.weight"][site, :, 3:].any()
     assert not inputs["up.weight"][site - 1].any()
     assert (inputs["norm.weight"][site] == 2).all()
     arena.free(slot)
     assert arena.put({}) == slot
     assert not arena.inputs["down.weight"][site].any()
+
+
+def test_of_freed_slots_only_the_last_keep_their_memory() -> None:
+    form = Form(layers=1, width=1024, embeddings=1024)
+    names = ("embeddings.norm", "layer.0.attention.norm", "layer.0.output.norm")
+    norms = {f"{n}.{leaf}": np.ones(1024, np.float32) for n in names for leaf in ("weight", "bias")}
+    arena = Arena(form, 8, 5, norms)
+    tensors = {
+        f"layer.0.{site}.{name}": np.ones(shape, np.float32)
+        for site in ("attention", "output")
+        for name, shape in {
+            "down.weight": (8, 1024), "down.bias": (8,), "up.weight": (1024, 8), "up.bias": (1024,)
+        }.items()
+    }  # fmt: skip
+    slots = [arena.put(tensors) for _ in range(5)]
+    for slot in slots:
+        arena.free(slot)
+    full = [
+        slot
+        for slot in slots
+        if arena.inputs["down.weight"][slot * form.sites : (slot + 1) * form.sites].any()
+    ]
+    assert full == slots[-WARM:]
+    assert arena.put({}) == slots[-1]
+    assert sorted([slots[-1], *(arena.put(tensors) for _ in range(4))]) == sorted(slots)
+    with pytest.raises(BankError, match="no room"):
+        arena.put(tensors)

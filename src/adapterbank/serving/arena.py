@@ -19,6 +19,9 @@ from adapterbank.errors import BankError
 Array = NDArray[np.float32]
 SITES = ("attention", "output")
 PRIVATE = hasattr(mmap, "MAP_PRIVATE")
+# Freed slots that keep their memory for whoever comes next: fetching it anew takes as long as
+# reading a task does.
+WARM = 2
 BARE = 0  # the slot of the base itself: adapters of zeros, its own LayerNorms
 
 
@@ -41,9 +44,9 @@ class Form:
         """What one task has, with a bottleneck of `size`: the shape of each array."""
         k, d, m = self.sites, self.width, size
         return {
-            "down.weight": (k, d, m),
+            "down.weight": (k, m, d),
             "down.bias": (k, m),
-            "up.weight": (k, m, d),
+            "up.weight": (k, d, m),
             "up.bias": (k, d),
             "norm.weight": (k, d),
             "norm.bias": (k, d),
@@ -69,6 +72,7 @@ class Arena:
         }
         self._lock = threading.Lock()
         self._free = list(range(slots, BARE, -1))
+        self._warm: list[int] = []
         self._write(BARE, {})
 
     def _reserve(self, shape: tuple[int, ...]) -> Array:
@@ -87,14 +91,19 @@ class Arena:
     def put(self, tensors: Mapping[str, Array]) -> int:
         """Give a task's tensors, by neutral name, a slot."""
         with self._lock:
-            if not self._free:
+            if not (self._warm or self._free):
                 raise BankError("There is no room for another task in memory.")
-            slot = self._free.pop()
+            slot = (self._warm or self._free).pop()
         self._write(slot, tensors)
         return slot
 
     def free(self, slot: int) -> None:
-        """Give a slot and its memory back."""
+        """Give a slot back, and its memory unless it is among the last few that were freed."""
+        with self._lock:
+            self._warm.append(slot)
+            if len(self._warm) <= WARM:
+                return
+            slot = self._warm.pop(0)
         for array, pages in zip(self._arrays.values(), self._maps, strict=True):
             _forget(pages, slot * array[0].nbytes, array[0].nbytes)
         with self._lock:
@@ -112,9 +121,9 @@ class Arena:
                 here[f"norm.{leaf}"][index] = tensors.get(name, self.norms[name])
             if (down := downs[index]) is not None:
                 size = len(down)
-                here["down.weight"][index, :, :size] = down.T
+                here["down.weight"][index, :size] = down
                 here["down.bias"][index, :size] = tensors[f"{site}.down.bias"]
-                here["up.weight"][index, :size] = tensors[f"{site}.up.weight"].T
+                here["up.weight"][index, :, :size] = tensors[f"{site}.up.weight"]
                 here["up.bias"][index] = tensors[f"{site}.up.bias"]
         for leaf in ("weight", "bias"):
             name = f"embeddings.norm.{leaf}"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from adapterbank.model.encoder import Encoder
 
 GRAPH, TOKENIZER, NORMS, BASE = "graph.onnx", "tokenizer.json", "norms.safetensors", "base.json"
-VERSION = 2  # of the graph that is built
+VERSION = 3  # of the graph that is built
 
 
 @dataclass(frozen=True)

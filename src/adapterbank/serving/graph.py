@@ -11,8 +11,8 @@ Inputs, with B rows of L tokens in G groups, S slots, K sites and d the base's w
 
     input_ids, token_type_ids [B, L]    lengths [B]
     slots.embeddings [G]                slots.0, slots.1, … [G]     rows.0, rows.1, … [B]
-    down.weight [S·K, d, m]             down.bias [S·K, m]
-    up.weight   [S·K, m, d]             up.bias   [S·K, d]
+    down.weight [S·K, m, d]             down.bias [S·K, m]
+    up.weight   [S·K, d, m]             up.bias   [S·K, d]
     norm.weight, norm.bias [S·K, d]     embeddings.norm.weight, embeddings.norm.bias [S, …]
 
 Outputs: hidden [B, L, d]; mean, first and, where the base has one, pooler [B, d].
@@ -367,13 +367,18 @@ class _Mixed(Builder):
         weight, bias = (self.vector(name, place, size) for name in names)
         return self.op("Add", self.op("Mul", x, weight), bias)
 
+    def times(self, x: str, weight: str) -> str:
+        """x · Wᵀ of each group: weights as packages hold them, so that a task is copied, not turned
+        around, when it is loaded."""
+        return self.op("FusedMatMul", x, weight, fused=True, transB=1)
+
     def adapted(self, x: str, place: str) -> str:
         """x + W2·f(W1·x + b1) + b2 of each group's task: [G, tokens, d]."""
-        down = self.op("MatMul", x, self.of_task("down.weight", place, self.width, "m"))
+        down = self.times(x, self.of_task("down.weight", place, "m", self.width))
         inner = self.op(
             "FastGelu", self.op("Add", down, self.vector("down.bias", place, "m")), fused=True
         )
-        up = self.op("MatMul", inner, self.of_task("up.weight", place, "m", self.width))
+        up = self.times(inner, self.of_task("up.weight", place, self.width, "m"))
         return self.op("Add", self.op("Add", up, self.vector("up.bias", place, self.width)), x)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from adapterbank.errors import BankError
 from adapterbank.serving.rows import Array, Pass, Seat
+from adapterbank.store.known_files import KnownFiles
 from adapterbank.store.manifest import Manifest
 from adapterbank.store.store import Entry, Store
 
@@ -58,6 +59,7 @@ class Residency:
         self._loading: set[Key] = set()
         self._always: set[str] = set()
         self._used = 0
+        self._known = KnownFiles()
         self._changed = threading.Condition()
 
     @property
@@ -96,7 +98,7 @@ class Residency:
                 self._changed.notify_all()
 
     def _load(self, entry: Entry, wait: bool) -> Resident | None:
-        package = self.store.load(entry)
+        package = self.store.load(entry, self._known)
         manifest = package.manifest
         runs_on = self.choose(manifest)
         size = runs_on.bytes_of(manifest) + package.arrays["head.weight"].nbytes

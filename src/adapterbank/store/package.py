@@ -12,13 +12,14 @@ import io
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from io import BufferedIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapterbank.errors import PackageError
 from adapterbank.store.files import open_plain, write_folder
+from adapterbank.store.known_files import KnownFiles
 from adapterbank.store.manifest import MAX_BYTES, Manifest
 from adapterbank.store.weights import (
     WEIGHTS,
@@ -96,14 +97,18 @@ def as_arrays(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[np.float32]]:
     }
 
 
-def unpack(open_file: Callable[[str], BufferedIOBase], digest: str | None = None) -> Package:
+def unpack(
+    open_file: Callable[[str], BufferedIOBase],
+    digest: str | None = None,
+    known: KnownFiles | None = None,
+) -> Package:
     """A package with every check: digests, names, shapes, types, finite values.
 
     `open_file` opens one of its files; `digest` is what the manifest's must be, where it is known.
     """
     manifest = unpack_manifest(open_file, digest)
     with open_file(WEIGHTS) as file:
-        return Package(manifest, read_weights(file, manifest))
+        return Package(manifest, read_weights(file, manifest, known))
 
 
 def unpack_manifest(
@@ -118,7 +123,13 @@ def unpack_manifest(
             f"The manifest has digest {found}, not {digest}.",
             "It is not the one that was published: publish the task again.",
         )
-    return Manifest.from_json(raw, known=digest is not None)
+    return _read_known(raw) if digest is not None else Manifest.from_json(raw)
+
+
+@lru_cache(1024)
+def _read_known(raw: bytes) -> Manifest:
+    """Tasks that are let go and loaded again by turns are not decoded each time."""
+    return Manifest.from_json(raw, known=True)
 
 
 def write_package(

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from io import BufferedIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from adapterbank.errors import BankError, BankNotFound, PackageError, TaskNotFound, WrongBase
 from adapterbank.store.cache import PackageCache
 from adapterbank.store.files import Files, LocalFiles, make_folders, open_files
+from adapterbank.store.known_files import KnownFiles
 from adapterbank.store.manifest import BaseRecord, Manifest
 from adapterbank.store.names import check_name, check_tenant, is_name, split_name, split_reference
 from adapterbank.store.package import MANIFEST, Package, Packed, pack, unpack, unpack_manifest
@@ -297,9 +299,10 @@ class Store:
             self._cache.forget(digest)
         return read(self.opener(entry), digest)
 
-    def load(self, entry: Entry) -> Package:
-        """A version with every check."""
-        package = self._checked(entry, unpack)
+    def load(self, entry: Entry, known: KnownFiles | None = None) -> Package:
+        """A version with every check; files that are `known` and the same still are not hashed
+        again."""
+        package = self._checked(entry, partial(unpack, known=known))
         if package.manifest.base.fingerprint != self.base.fingerprint:
             raise WrongBase(
                 f"{entry} fits {package.manifest.base.name} "

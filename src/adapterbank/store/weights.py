@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapterbank.errors import PackageError
 from adapterbank.model.config import AdapterConfig
+from adapterbank.store.known_files import KnownFiles, identity_of
 from adapterbank.store.manifest import DAMAGED, Manifest, Precision
 from adapterbank.store.schema import parse
 
@@ -48,10 +49,16 @@ def encode_weights(tensors: Mapping[str, NDArray[np.float32]], precision: Precis
     return save({name: tensors[name].astype(kind, copy=False) for name in sorted(tensors)})
 
 
-def read_weights(file: BufferedIOBase, manifest: Manifest) -> dict[str, NDArray[np.float32]]:
-    """The tensors of an open weights file, checked against its manifest: single precision."""
+def read_weights(
+    file: BufferedIOBase, manifest: Manifest, known: KnownFiles | None = None
+) -> dict[str, NDArray[np.float32]]:
+    """The tensors of an open weights file, checked against its manifest: single precision.
+
+    A file that is `known` to have been checked, and is the same still, is not hashed again.
+    """
     import numpy as np
 
+    identity = identity_of(file)
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     if size != manifest.weights_bytes:
@@ -65,12 +72,16 @@ def read_weights(file: BufferedIOBase, manifest: Manifest) -> dict[str, NDArray[
     places = read_header(header, data, manifest.precision)
     check_tensors(manifest, {name: shape for name, (shape, _) in places.items()})
 
-    values = bytearray(data)
+    values = np.empty(data, np.uint8).data  # unlike a bytearray, not filled with zeros
     file.readinto(values)
-    digest = hashlib.sha256(start + header)
-    digest.update(values)
-    if digest.hexdigest() != manifest.weights_sha256:
-        raise _damaged(f"has digest {digest.hexdigest()}, not {manifest.weights_sha256}")
+    if identity != identity_of(file):
+        identity = None  # it was changed while it was read
+    checked = known is not None and known.hold(identity, manifest.weights_sha256)
+    if not checked:
+        digest = hashlib.sha256(start + header)
+        digest.update(values)
+        if digest.hexdigest() != manifest.weights_sha256:
+            raise _damaged(f"has digest {digest.hexdigest()}, not {manifest.weights_sha256}")
     kind = NUMBERS[manifest.precision][1]
     tensors = {
         name: np.frombuffer(values, kind, math.prod(shape), begin)
@@ -78,7 +89,10 @@ def read_weights(file: BufferedIOBase, manifest: Manifest) -> dict[str, NDArray[
         .astype(np.float32, copy=False)
         for name, (shape, begin) in places.items()
     }
-    check_finite(tensors)
+    if not checked:
+        check_finite(tensors)
+        if known is not None:
+            known.add(identity, manifest.weights_sha256)
     return tensors
 
 
