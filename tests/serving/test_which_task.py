@@ -46,17 +46,17 @@ def statistics(clouds):
 def test_a_text_goes_to_the_task_whose_texts_it_is_like(clouds, statistics) -> None:
     for name, rows in clouds.items():
         found = [nearest(row, statistics, 2) for row in rows[300:]]
-        hits = [bool(routes) and routes[0].task == name for routes in found]
-        assert np.mean(hits) > 0.9
-        best = next(routes[0] for routes in found if routes)
+        first = [routes[0] for routes in found if routes]
+        assert np.mean([route.task == name for route in first]) > 0.98
+        best = first[0]
         assert 0.5 < best.probability <= 1
 
 
 def test_a_text_like_none_goes_nowhere(clouds, statistics) -> None:
     strange = cloud(99, 100)
     assert np.mean([nearest(row, statistics, 3) == [] for row in strange]) > 0.9
-    own = [nearest(row, statistics, 3) == [] for row in clouds["a"][300:]]
-    assert np.mean(own) < 0.12
+    own = [nearest(row, statistics, 3) == [] for name in clouds for row in clouds[name][300:]]
+    assert np.mean(own) < 0.15  # with tasks this far apart, the tenth that FAR leaves out
 
 
 def test_chances_add_up_and_come_in_order(clouds, statistics) -> None:
