@@ -15,7 +15,7 @@ import json
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,14 @@ from adapterbank.verify import software, take_probes
 
 LOOKED_AT = 5_000  # rows whose length is measured for the report
 CONFUSIONS = 400  # a table of 20 labels
+# What the modules above import when they need it.
+LATE = (
+    "scipy.optimize",
+    "scipy.stats",
+    "sklearn.linear_model",
+    "sklearn.metrics",
+    "transformers.models.bert.modeling_bert",
+)
 
 
 @dataclass(frozen=True)
@@ -235,6 +243,12 @@ def learn(
     )
     if place is not None:  # the caller has kept the result by now
         place.remove()
+
+
+def preload() -> None:
+    """Import what learning imports late: for processes that are forked from this one."""
+    for name in LATE:
+        import_module(name)
 
 
 def publish(

@@ -94,6 +94,13 @@ class Sweep:
         return rank(self.records(), metric)
 
 
+def preload() -> None:
+    """What is slow to import."""
+    from adapterbank import learn
+
+    learn.preload()
+
+
 def work(arguments: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """One trial, in a process of its own."""
     from adapterbank.learn import Learnt, learn

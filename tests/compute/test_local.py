@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from adapterbank.compute import process, protocol
+from adapterbank.compute import local, process, protocol
 from adapterbank.compute.local import LocalCompute, available_cores
 from adapterbank.compute.protocol import Compute, Event, Work
 from adapterbank.errors import ConfigError
@@ -24,9 +24,10 @@ from adapterbank.errors import ConfigError
 HERE = Path(__file__).parent
 
 
-@pytest.fixture(autouse=True)
-def _toys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `toy_work` of this folder be work, and ending be quick."""
+@pytest.fixture(autouse=True, params=["forked", "fresh"])
+def _toys(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Let `toy_work` of this folder be work, and ending be quick; processes of both origins."""
+    monkeypatch.setattr(local, "FORKS", request.param == "forked")
     monkeypatch.setattr(protocol, "PACKAGE", "toy_")
     monkeypatch.setattr(process, "GRACE_SECONDS", 0.3)
     monkeypatch.setenv("PYTHONPATH", str(HERE))

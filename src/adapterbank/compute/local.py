@@ -1,4 +1,4 @@
-"""Work on this machine: each unit in a fresh process, a few at a time, cores shared out.
+"""Work on this machine: each unit in a process of its own, a few at a time, cores shared out.
 
 A process of its own gives a unit its own thread pool, so training never slows what serves, and
 an end of its own: one that is killed or runs out of memory takes nothing else with it.
@@ -7,6 +7,7 @@ an end of its own: one that is killed or runs out of memory takes nothing else w
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
@@ -14,9 +15,11 @@ from queue import SimpleQueue
 
 from adapterbank.compute.process import WorkerProcess
 from adapterbank.compute.protocol import Event, Work
+from adapterbank.compute.start import Fresh, Nursery, Start
 from adapterbank.errors import ConfigError
 
 Put = Callable[[Event], None]
+FORKS = sys.platform == "linux"  # elsewhere the system's own libraries do not stand it
 
 
 class LocalCompute:
@@ -37,6 +40,9 @@ class LocalCompute:
         if not 0 <= nice <= 19:
             raise ConfigError(f"nice is {nice}.", "Choose from 0 (like others) to 19 (last).")
         self.nice = nice
+        self._start_process: Start = (
+            Nursery(self.threads) if FORKS else lambda _: Fresh(self.threads)
+        )
         self._lock = threading.Lock()
         self._waiting: dict[str, Put] = {}
         self._running: dict[str, WorkerProcess] = {}
@@ -103,7 +109,7 @@ class LocalCompute:
             if self._waiting.pop(work.id, None) is None:
                 return False
             try:
-                process = WorkerProcess(work, self.threads, self.nice)
+                process = WorkerProcess(work, self._start_process, self.nice)
             except OSError as error:
                 put(Event(work.id, "failed", _not_started(error)))
                 return False

@@ -8,65 +8,47 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
 from typing import IO, Any
 
 from adapterbank.compute.protocol import Event, Work
+from adapterbank.compute.start import Start
 
 GRACE_SECONDS = 5.0  # from being asked to end to being killed
 STDERR_LINES = 50
 LINE_CHARACTERS = 2_000
-# PyTorch, MKL, OpenBLAS and the tokenizers' Rust threads read these when they are loaded.
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "RAYON_NUM_THREADS",
-)
 
 
 class WorkerProcess:
-    """A fresh Python that runs one unit of work, in a process group of its own."""
+    """Runs one unit of work, in a process group of its own."""
 
-    def __init__(self, work: Work, threads: int, nice: int) -> None:
+    def __init__(self, work: Work, start: Start, nice: int) -> None:
         self._work = work
         self._nice = nice
         self._ended = False
         self._gone = threading.Event()
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
-        # -P keeps the current folder off the import path.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "adapterbank.compute.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
-            env=os.environ | dict.fromkeys(THREAD_VARIABLES, str(threads)),
-            process_group=0,
-        )
+        self._process = start(work.module)
         self._stderr_reader = _in_thread(self._keep_stderr)
         _in_thread(self._await_exit)
 
     def events(self) -> Iterator[Event]:
         """From `started` to the last event; by then no process of the unit is left."""
-        yield Event(self._work.id, "started", {"pid": self._process.pid})
-        self._send_request()
         last = None
-        for name, payload in _answers(_pipe(self._process.stdout)):
-            if name == "event":
-                yield Event(self._work.id, "event", payload)
-            elif last is None:
-                last = (name, payload)
-                _in_thread(self._kill_late)  # if something keeps it from exiting
-        self._gone.wait()
-        self._stderr_reader.join(1.0)  # a process that left the group may hold it open
+        if pid := self._process.started():
+            yield Event(self._work.id, "started", {"pid": pid})
+            self._send_request()
+            for name, payload in _answers(_pipe(self._process.stdout)):
+                if name == "event":
+                    yield Event(self._work.id, "event", payload)
+                elif last is None:
+                    last = (name, payload)
+                    _in_thread(self._kill_late)  # if something keeps it from exiting
+            self._gone.wait()
+            self._stderr_reader.join(1.0)  # a process that left the group may hold it open
         self._close()
         yield self._last_event(last)
 
@@ -109,8 +91,7 @@ class WorkerProcess:
 
     def _signal(self, number: signal.Signals) -> None:
         if not self._gone.is_set():
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # gone just now
-                os.killpg(self._process.pid, number)
+            self._process.send_to_group(number)
 
     def _close(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout):

@@ -4,7 +4,8 @@
       → started · event · event · … · done | failed | cancelled
 
 A unit is a module with a function `work(arguments, emit) -> dict` and its plain JSON arguments, so
-it can be run by a process on this machine or by one on another.
+it can be run by a process on this machine or by one on another. A module that needs what is slow to
+import may have a function `preload()` that imports it: processes on one machine then share that.
 """
 
 from __future__ import annotations

@@ -136,11 +136,12 @@ def run_unit(
     from contextlib import nullcontext
 
     from adapterbank.compute.process import WorkerProcess
+    from adapterbank.compute.start import Fresh
 
     work = Work(**plain)
     carried = Carrier(url).received(work) if url and work.folder else nullcontext(work)
     with carried as here:
-        for event in WorkerProcess(here, threads, 0).events():
+        for event in WorkerProcess(here, lambda _: Fresh(threads), 0).events():
             if event.last:
                 return event.kind, event.payload
             inbox.put.remote(event.id, event.kind, event.payload)

@@ -25,7 +25,10 @@ from adapterbank.errors import AdapterBankError
 def main() -> None:
     """Run what standard input asks for."""
     requests, answers = _take_pipes()
-    request = json.loads(requests.readline())
+    line = requests.readline()
+    if not line:  # called off
+        return
+    request = json.loads(line)
     threading.Thread(target=_end_with_parent, args=(requests.fileno(),), daemon=True).start()
     os.nice(request["nice"])
     lock = threading.Lock()

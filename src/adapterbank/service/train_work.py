@@ -21,6 +21,7 @@ from adapterbank.bank import Bank
 from adapterbank.compute.records import write_record
 from adapterbank.errors import TooLarge
 from adapterbank.learn import Compared, Event, Learnt, Plan, Resumed
+from adapterbank.learn import preload as preload  # before a unit is forked
 from adapterbank.store.package import pack
 from adapterbank.tasks.limit import limited
 from adapterbank.tasks.load import load_task

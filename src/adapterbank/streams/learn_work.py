@@ -15,6 +15,7 @@ from adapterbank.bank import Bank
 from adapterbank.compute.protocol import Compute, Work
 from adapterbank.errors import ComputeError, DataError
 from adapterbank.learn import Compared, Learnt
+from adapterbank.learn import preload as preload  # before a unit is forked
 from adapterbank.store.package import read_package, write_package
 from adapterbank.tasks.task import Task
 from adapterbank.tasks.task_file import read_task, write_task

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 Emit = Callable[[dict[str, Any]], None]
 
 
+def preload() -> None:
+    """What is slow to import."""
+    from adapterbank import learn
+
+    learn.preload()
+
+
 def work(arguments: dict[str, Any], emit: Emit) -> Record:
     """Run, and keep the record."""
     from adapterbank.learn import data_digest
