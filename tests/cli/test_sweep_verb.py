@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -24,26 +23,26 @@ def records(bank: Path) -> dict[str, dict]:
     return found
 
 
-def test_stopped_and_resumed(base, data, tmp_path) -> None:
+def test_stopped_and_resumed(cli, base, data, tmp_path) -> None:
     (tmp_path / "grid.toml").write_text(GRID)
-    command = [
-        sys.executable, "-m", "adapterbank", "sweep", "mood", "--train", str(data / "rows.csv"),
-        "--base", str(base), "--grid", str(tmp_path / "grid.toml"), "--seeds", "2", "--json",
-    ]  # fmt: skip
+    words = (
+        "sweep", "mood", "--train", str(data / "rows.csv"), "--base", str(base),
+        "--grid", str(tmp_path / "grid.toml"), "--seeds", "2", "--json",
+    )  # fmt: skip
+    home = tmp_path / "stopped"
+    command = [sys.executable, "-m", "adapterbank", *words, "--bank", str(home)]
+    process = subprocess.Popen(command, stdout=-1, stderr=-1, text=True)
+    while process.poll() is None and len(records(home)) < 2:
+        time.sleep(0.02)
+    assert process.poll() is None, process.communicate()
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    before = records(home)
+    assert 2 <= len(before) < 4
+
     results = {}
     for bank in ("whole", "stopped"):
-        home = tmp_path / bank
-        environment = {**os.environ, "ADAPTERBANK_BANK": str(home)}
-        if bank == "stopped":
-            process = subprocess.Popen(command, env=environment, stdout=-1, stderr=-1, text=True)
-            while process.poll() is None and len(records(home)) < 2:
-                time.sleep(0.02)
-            assert process.poll() is None, process.communicate()
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
-            before = records(home)
-            assert 2 <= len(before) < 4
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        done = cli(*words, "--bank", tmp_path / bank)
         assert done.returncode == 0, done.stderr
         results[bank] = json.loads(done.stdout)
     assert f"{len(before)} of 4 trials are done already" in done.stderr
@@ -51,15 +50,15 @@ def test_stopped_and_resumed(base, data, tmp_path) -> None:
     assert whole["winner"] == stopped["winner"]
     assert whole["candidates"] == stopped["candidates"]
     assert len(whole["candidates"]) == 2
-    assert records(tmp_path / "whole") == records(tmp_path / "stopped")
+    assert records(tmp_path / "whole") == records(home)
     weights = [weights_of(tmp_path / bank, "mood@1").read_bytes() for bank in ("whole", "stopped")]
     assert weights[0] == weights[1]
 
     # Once more: nothing is left to run, nothing is published twice.
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = cli(*words, "--bank", home)
     assert "4 of 4 trials are done already" in done.stderr
     assert json.loads(done.stdout)["version"] == 1
-    assert not (tmp_path / "stopped" / "mood" / "2").exists()
+    assert not (home / "mood" / "2").exists()
 
 
 def test_a_trial_that_fails_is_named_and_the_others_are_kept(cli, base, data, tmp_path) -> None:

@@ -14,11 +14,13 @@ open. When the socket closes, whoever needs forks is gone, and so is this proces
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
 import signal
 import socket
+import sys
 from typing import Any
 
 from adapterbank.compute import worker
@@ -30,6 +32,9 @@ def main() -> None:
     """Fork what is asked for, until nobody is left to ask. Each fork goes on as a worker."""
     if _is_a_fork(socket.socket(fileno=0)):
         worker.main()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)  # Python's own way touches all that was imported, and so copies it
 
 
 def _is_a_fork(link: socket.socket) -> bool:
@@ -57,10 +62,14 @@ def _is_a_fork(link: socket.socket) -> bool:
 
 
 def _preload(name: str) -> None:
-    """Import the module, and what it says it is slow to import."""
+    """Import the module, and what it says is slow to import."""
+    if name in sys.modules:
+        return
     with contextlib.suppress(Exception):  # the unit meets it again, and tells of it
         module = importlib.import_module(name)
         getattr(module, "preload", lambda: None)()
+    gc.collect()
+    gc.freeze()  # a collection in a fork would copy every page it looks at
 
 
 def _take_over(request: dict[str, Any], pipes: list[int]) -> None:

@@ -25,7 +25,7 @@ WAITING = 16
 
 
 class Apart:
-    """Runs one module's work at a time in fresh processes, a few beside each other."""
+    """Runs one module's work at a time in processes of its own, a few beside each other."""
 
     def __init__(self) -> None:
         self._compute = LocalCompute(processes=1, threads=1, nice=5)
