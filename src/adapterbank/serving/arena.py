@@ -21,7 +21,7 @@ SITES = ("attention", "output")
 PRIVATE = hasattr(mmap, "MAP_PRIVATE")
 # Freed slots that keep their memory for whoever comes next: fetching it anew takes as long as
 # reading a task does.
-WARM = 2
+WARM = 8
 BARE = 0  # the slot of the base itself: adapters of zeros, its own LayerNorms
 
 

@@ -13,6 +13,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from io import BufferedIOBase
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 WEIGHTS = "weights.safetensors"
 MAX_TENSORS = 100_000
+KNOWN_HEADER = 2**17  # bytes; longer ones are not remembered
 MAX_HEADER = 200 * MAX_TENSORS  # bytes; an entry has about 100 beside its name
 
 Shape = tuple[int, ...]
@@ -69,7 +71,9 @@ def read_weights(
         raise _damaged(f"has a header of {length:,} bytes")
     header = file.read(length)
     data = size - 8 - length
-    places = read_header(header, data, manifest.precision)
+    places = (_known_header if length <= KNOWN_HEADER else read_header)(
+        header, data, manifest.precision
+    )
     check_tensors(manifest, {name: shape for name, (shape, _) in places.items()})
 
     values = np.empty(data, np.uint8).data  # unlike a bytearray, not filled with zeros
@@ -114,6 +118,10 @@ def read_header(header: bytes, data: int, precision: Precision) -> dict[str, tup
     if end != data:
         raise _damaged(f"has {data:,} bytes of values where its header says {end:,}")
     return places
+
+
+# Tasks of one shape have the same header: it is understood once.
+_known_header = lru_cache(64)(read_header)
 
 
 def _place(name: str, entry: Any, number: str, width: int) -> tuple[Shape, int]:
