@@ -276,7 +276,7 @@ def draw(found: Figures, sizes: list[int]) -> None:
     right.set_xticks(sizes, [f"{size:,}" for size in sizes])
     right.set_xlabel("tasks in the bank, Zipf traffic")
     right.set_ylabel("texts a second, text to label")
-    right.set_ylim(bottom=0)
+    right.set_ylim(0, 1.1 * max(speeds))
     for panel in (left, right):
         panel.grid(alpha=0.3)
     figure.tight_layout()

@@ -153,8 +153,9 @@ def draw(curves: dict[str, dict[str, Curve]]) -> None:
         panel.set_xlabel("seconds of training")
         panel.spines[["top", "right"]].set_visible(False)
     panels[0][0].set_ylabel("dev accuracy")
-    panels[0][-1].legend(frameon=False, fontsize=8, loc="lower right")
-    figure.tight_layout()
+    named = {line.get_label(): line for panel in panels[0] for line in panel.get_lines()}
+    figure.tight_layout(rect=(0, 0.08, 1, 1))
+    figure.legend(named.values(), named, frameon=False, loc="lower center", ncols=len(named))
     figure.savefig(PICTURE, metadata={"Date": None})
 
 
