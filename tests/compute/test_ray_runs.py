@@ -102,7 +102,7 @@ def study(folder: Path, base: Path) -> Study:
 def records(made: Study) -> dict[str, Any]:
     found = {}
     for path in made.store.folder.glob("*.json"):
-        found[path.name] = {**json.loads(path.read_text()), "seconds": 0}
+        found[path.name] = {**json.loads(path.read_text()), "seconds": 0, "commit": ""}
     return found
 
 

@@ -150,6 +150,26 @@ def test_a_removed_task_is_not_answered_and_leaves_memory(engine_on, some) -> No
     assert len(engine.residency) == 1
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["removed", "published again"])
+def test_what_goes_just_before_it_is_read(engine_on, some, encoder, monkeypatch, again) -> None:
+    engine = engine_on(some)
+    load = some.load
+
+    def late(entry, known=None):
+        monkeypatch.setattr(some, "load", load)
+        some.remove("t0", purge=True)
+        if again:
+            publish(some, encoder, "t0", seed=99)
+        return load(entry, known)
+
+    monkeypatch.setattr(some, "load", late)
+    (answer,) = engine.answer([("t0", TEXT)])
+    if again:
+        assert answer == engine.answer([("t0", TEXT)])[0]
+    else:
+        assert isinstance(answer.error, TaskNotFound)
+
+
 def test_a_damaged_package_spoils_its_own_rows_alone(engine_on, some) -> None:
     entry = some.find("t0")
     tenant, _, task = entry.task.rpartition("/")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adapterbank.errors import AdapterBankError, DataError, TaskNotFound
+from adapterbank.errors import AdapterBankError, DataError, PackageError, TaskNotFound
 from adapterbank.serving.passes import Passes, on_cpu
 from adapterbank.serving.residency import Residency, Resident
 from adapterbank.serving.rows import Array, Pass, Row, Seat
@@ -58,7 +58,7 @@ class Engine:
     def prefetch(self, *tasks: str) -> None:
         """Load tasks, as far as there is room, before they are asked."""
         for task in tasks:
-            resident = self.residency.acquire(self._find(task), wait=False)
+            _, resident = self._acquire(task, wait=False)
             if resident is not None:
                 self.residency.release(resident)
 
@@ -109,7 +109,7 @@ class Engine:
 
     def _try_to_acquire(self, task: str) -> Resident | None:
         try:
-            return self.residency.acquire(self._find(task), wait=False)
+            return self._acquire(task, wait=False)[1]
         except AdapterBankError:
             return None
 
@@ -130,12 +130,23 @@ class Engine:
     @contextmanager
     def using(self, task: str) -> Iterator[Using]:
         """A task in use: loaded when the block begins, free to go when it ends."""
-        resident = self.residency.acquire(self._find(task))
+        _, resident = self._acquire(task, wait=True)
         assert resident is not None  # noqa: S101 - it has waited for room
         try:
             yield Using(self, resident)
         finally:
             self.residency.release(resident)
+
+    def _acquire(self, task: str, wait: bool) -> tuple[Entry, Resident | None]:
+        """The task's version of this moment, in memory if there is room."""
+        while True:
+            entry = self._find(task)
+            try:
+                return entry, self.residency.acquire(entry, wait=wait)
+            except PackageError:
+                if self._find(task) == entry:
+                    raise
+                # Removed or published again since: what is there now counts.
 
     def _find(self, task: str) -> Entry:
         try:
@@ -148,8 +159,7 @@ class Engine:
         """Make inputs of one task ready to run. Without `wait`, None if there is no room for it."""
         if task is None:
             return self._ask_encoder(inputs)
-        entry = self._find(task)
-        resident = self.residency.acquire(entry, wait=wait)
+        entry, resident = self._acquire(task, wait)
         if resident is None:
             return None
         try:
