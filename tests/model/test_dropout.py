@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from adapterbank.model.dropout import cheap_dropout, dropout, keep_mask, keep_signs
+from adapterbank.model.dropout import Coins, cheap_dropout, dropout, keep_mask
 from adapterbank.training.loop import SEEDS_APART
 
 SIZE = torch.Size([1000, 1001])
@@ -64,9 +64,10 @@ def test_signs_are_the_mask_in_another_form() -> None:
         torch.manual_seed(3)
         mask = keep_mask(SIZE, p)
         torch.manual_seed(3)
-        signs, scale = keep_signs(SIZE, p, torch.float32)
+        coins = Coins(p)
+        signs = coins.fill(torch.empty(SIZE), -1.0, 1.0)
         assert signs.abs().unique().tolist() == [1.0]
-        torch.testing.assert_close(signs.relu() * scale, mask)
+        torch.testing.assert_close(signs.relu() * coins.scale, mask)
 
 
 def test_threads_do_not_matter() -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from adapterbank.model.dropout import keep_signs
+from adapterbank.model.dropout import Coins
 
 CACHED = 1 << 18  # pairs of places whose scores are worked on at a time: a megabyte
 
@@ -193,10 +193,9 @@ class PackedAttention(torch.autograd.Function):
         layout = bounds.layout(query.shape[1], query.device)
         q, k, v = (layout.gather(x) for x in (query, key, value))
         attended, out = q.new_empty(layout.pairs), torch.empty_like(v)
-        dropped, rise = q.new_empty(layout.most if dropout else 0), 1.0
-        if dropout:  # the signs of what was attended keep what was dropped
-            signs, rise = keep_signs(attended.shape, dropout, attended.dtype)
-            signs = signs.to(attended.device)
+        coins = Coins(dropout) if dropout else None
+        dropped, signs = (q.new_empty(layout.most), torch.empty(layout.most)) if coins else (q, q)
+        rise = coins.scale if coins else 1.0
         for part, mask in zip(layout.parts, layout.masks(window, q.dtype), strict=True):
             scores = kept = part.square(attended)
             if mask is None:
@@ -204,9 +203,10 @@ class PackedAttention(torch.autograd.Function):
             else:
                 torch.baddbmm(mask, part.rows(q), part.rows(k).mT, alpha=scale, out=scores)
             torch.softmax(scores, -1, out=scores)
-            if dropout:
+            if coins:  # the signs of what was attended keep what was dropped
                 kept = part.scratch(dropped)
-                torch.clamp_min(scores.mul_(part.square(signs)), 0, out=kept)
+                scores.mul_(coins.fill(part.scratch(signs), -1.0, 1.0).to(scores))
+                torch.clamp_min(scores, 0, out=kept)
             _product(kept, part.rows(v), part.rows(out), rise)
         ctx.layout, ctx.scale, ctx.rise, ctx.dropout = layout, scale, rise, dropout
         ctx.save_for_backward(q, k, v, attended)

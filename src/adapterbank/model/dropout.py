@@ -1,10 +1,11 @@
 """Dropout with cheaper random numbers on CPU.
 
-torch draws one double-precision number an element, on one thread: about 10 ns each, a fifth of a
-training step on a small encoder. Here every element takes 16 bits of a fast generator (SFC64), a
-tenth of the time. The rate is rounded to 1/65536 and the scale belongs to the rounded rate, so the
-expectation is exact. Each mask is seeded from torch's own generator: `torch.manual_seed` governs
-it, and saving torch's random state is enough to resume. Masks don't depend on the thread count.
+torch draws one double-precision number an element, on one thread: 6 to 10 ns each, a fifth of a
+training step on a small encoder. Here every element takes 16 bits of a fast generator (SFC64), and
+they are used before they leave the processor's cache: a tenth of the time. The rate is rounded to
+1/65536 and the scale belongs to the rounded rate, so the expectation is exact. Each mask is seeded
+from torch's own generator: `torch.manual_seed` governs it, and saving torch's random state is
+enough to resume. Masks don't depend on the thread count.
 """
 
 from __future__ import annotations
@@ -19,6 +20,31 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 LEVELS = 1 << 16  # of a 16-bit number
+PIECE = 1 << 17  # elements at a time: with all that is made of them, a megabyte
+
+
+class Coins:
+    """A stream of coins that fall on one side with probability p."""
+
+    def __init__(self, p: float) -> None:
+        self._kept = round((1.0 - p) * LEVELS)
+        self.scale = LEVELS / max(self._kept, 1)
+        """1 / (1 - p), of the rounded p."""
+        self._words = np.random.SFC64(int(torch.randint(1 << 62, ())))
+
+    def fill(self, out: Tensor, dropped: float, kept: float) -> Tensor:
+        """Fill a contiguous tensor of single precision: `dropped` with probability p, else `kept`.
+
+        numpy compares and converts small integers several times faster than torch does.
+        """
+        every = out.view(-1).numpy()
+        for first in range(0, len(every), PIECE):
+            piece = every[first : first + PIECE]
+            words = self._words.random_raw(-(-len(piece) // 4))  # four numbers a word
+            np.copyto(piece, words.view(np.int16)[: len(piece)] < self._kept - LEVELS // 2)
+            piece *= kept - dropped
+            piece += dropped
+        return out
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
@@ -32,27 +58,8 @@ def dropout(x: Tensor, p: float) -> Tensor:
 
 def keep_mask(shape: torch.Size, p: float, dtype: torch.dtype = torch.float32) -> Tensor:
     """A mask of 0 with probability p, and 1 / (1 - p) elsewhere."""
-    kept = round((1.0 - p) * LEVELS)
-    return _chosen(shape, kept).to(dtype).mul_(LEVELS / max(kept, 1))
-
-
-def keep_signs(shape: torch.Size, p: float, dtype: torch.dtype) -> tuple[Tensor, float]:
-    """-1 with probability p, and 1 elsewhere; with it the scale of what is kept.
-
-    A tensor that has no negative value can carry its own mask: in its signs.
-    """
-    kept = round((1.0 - p) * LEVELS)
-    return _chosen(shape, kept).to(dtype).mul_(2).sub_(1), LEVELS / max(kept, 1)
-
-
-def _chosen(shape: torch.Size, kept: int) -> Tensor:
-    """1 with `kept` chances of `LEVELS`, else 0."""
-    seed = int(torch.randint(1 << 62, ()))
-    count = shape.numel()
-    words = np.random.SFC64(seed).random_raw(-(-count // 4))  # four numbers a word
-    # numpy compares small integers several times faster than torch does.
-    chosen = words.view(np.int16)[:count] < kept - LEVELS // 2
-    return torch.from_numpy(chosen.astype(np.float32)).view(shape)
+    coins = Coins(p)
+    return coins.fill(torch.empty(shape), 0.0, coins.scale).to(dtype)
 
 
 @contextmanager

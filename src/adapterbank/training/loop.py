@@ -27,6 +27,7 @@ from adapterbank.model.frozen_products import frozen_products
 from adapterbank.model.task_model import TaskModel
 from adapterbank.tasks.batches import cut, length_grouped, shuffled
 from adapterbank.tasks.metrics import LOWER_IS_BETTER
+from adapterbank.training.heap import Heap
 from adapterbank.training.optimizer import make_optimizer, set_rate
 from adapterbank.training.recipe import Recipe
 from adapterbank.training.rows import Rows
@@ -73,7 +74,7 @@ class Run:
     ) -> None:
         """`score` gives the model's scores on dev, `metric` names the one that selects."""
         self.model, self.rows, self.recipe = model, rows, recipe
-        self.team = team()
+        self.team, self.heap = team(), Heap()
         self.score, self.metric = score, metric
         self.trained = model.trained()
         self.optimizer = make_optimizer(self.trained.values(), recipe)
@@ -143,6 +144,7 @@ class Run:
         model, rows, total = self.model, rows or self.rows, 0.0
         for piece in cut(batch, -(-len(batch) // self.recipe.accumulate) or 1):
             inputs = rows.batch(model, piece)
+            self.heap.expect(int(inputs.lengths.sum()))
             targets = rows.targets[piece].to(model.device)
             with model.autocast():
                 loss = model.head.loss(model(inputs), targets, inputs.lengths)
