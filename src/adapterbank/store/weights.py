@@ -13,6 +13,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from io import BufferedIOBase
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from adapterbank.errors import PackageError
 from adapterbank.model.config import AdapterConfig
 from adapterbank.store.known_files import KnownFiles, identity_of
-from adapterbank.store.manifest import DAMAGED, Manifest, Precision
+from adapterbank.store.manifest import DAMAGED, Manifest, MethodRecord, Precision
 from adapterbank.store.schema import parse
 
 if TYPE_CHECKING:
@@ -41,6 +42,23 @@ _OF_BASE = re.compile(r"base\.[A-Za-z0-9_.]{1,300}")
 
 # The number type of each precision: its name in the file, and numpy's.
 NUMBERS: dict[Precision, tuple[str, str]] = {"fp32": ("F32", "<f4"), "fp16": ("F16", "<f2")}
+
+
+@dataclass(frozen=True)
+class Form:
+    """All of a manifest that its tensors follow from."""
+
+    outputs: int
+    """Of the head."""
+    method: MethodRecord
+    adapter: AdapterConfig | None
+    precision: Precision
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Form:
+        """The form of a task's tensors."""
+        outputs = {"regression": 1, "span": 2}.get(manifest.kind, len(manifest.labels))
+        return cls(outputs, manifest.method, manifest.adapter, manifest.precision)
 
 
 def encode_weights(tensors: Mapping[str, NDArray[np.float32]], precision: Precision) -> bytes:
@@ -71,10 +89,7 @@ def read_weights(
         raise _damaged(f"has a header of {length:,} bytes")
     header = file.read(length)
     data = size - 8 - length
-    places = (_known_header if length <= KNOWN_HEADER else read_header)(
-        header, data, manifest.precision
-    )
-    check_tensors(manifest, {name: shape for name, (shape, _) in places.items()})
+    places = (_known_places if length <= KNOWN_HEADER else _places)(header, data, Form.of(manifest))
 
     values = np.empty(data, np.uint8).data  # unlike a bytearray, not filled with zeros
     file.readinto(values)
@@ -120,8 +135,14 @@ def read_header(header: bytes, data: int, precision: Precision) -> dict[str, tup
     return places
 
 
-# Tasks of one shape have the same header: it is understood once.
-_known_header = lru_cache(64)(read_header)
+def _places(header: bytes, data: int, form: Form) -> dict[str, tuple[Shape, int]]:
+    places = read_header(header, data, form.precision)
+    _check(form, {name: shape for name, (shape, _) in places.items()})
+    return places
+
+
+# Tasks of one form have the same header: it is understood and checked once.
+_known_places = lru_cache(64)(_places)
 
 
 def _place(name: str, entry: Any, number: str, width: int) -> tuple[Shape, int]:
@@ -136,16 +157,20 @@ def _place(name: str, entry: Any, number: str, width: int) -> tuple[Shape, int]:
 
 def check_tensors(manifest: Manifest, shapes: Mapping[str, Shape]) -> None:
     """Refuse tensors other than those that the manifest's method, adapter and labels imply."""
+    _check(Form.of(manifest), shapes)
+
+
+def _check(form: Form, shapes: Mapping[str, Shape]) -> None:
     head = shapes.get("head.weight", ())
     if len(head) != 2:
         raise _damaged("has no matrix head.weight")
-    outputs, width = {"regression": 1, "span": 2}.get(manifest.kind, len(manifest.labels)), head[1]
+    outputs, width = form.outputs, head[1]
     expected: dict[str, Shape | None] = {"head.weight": (outputs, width), "head.bias": (outputs,)}
-    if manifest.adapter is not None:
-        expected |= _adapter_shapes(manifest.adapter, width, shapes)
-    expected |= _norm_shapes(manifest, width, shapes)
+    if form.adapter is not None:
+        expected |= _adapter_shapes(form.adapter, width, shapes)
+    expected |= _norm_shapes(form, width, shapes)
 
-    allowed_of_base = manifest.method.name in ("full", "top-k")
+    allowed_of_base = form.method.name in ("full", "top-k")
     of_base = {name for name in shapes if allowed_of_base and _OF_BASE.fullmatch(name)}
     missing = expected.keys() - shapes.keys()
     unknown = shapes.keys() - expected.keys() - of_base
@@ -192,11 +217,9 @@ def adapter_shapes(config: AdapterConfig, width: int) -> dict[str, Shape]:
     return shapes
 
 
-def _norm_shapes(
-    manifest: Manifest, width: int, shapes: Mapping[str, Shape]
-) -> dict[str, Shape | None]:
+def _norm_shapes(form: Form, width: int, shapes: Mapping[str, Shape]) -> dict[str, Shape | None]:
     """The LayerNorms that train: from the lowest layer to the highest, none left out."""
-    method, adapter = manifest.method, manifest.adapter
+    method, adapter = form.method, form.adapter
     if method.name == "head" or (adapter and not adapter.train_layer_norms):
         return {}
     layers = _layers(_LAYER_NORM, shapes)
