@@ -5,20 +5,22 @@
 32 rows of 16, 32 and 128 tokens that belong to 1, 8 or 32 tasks with adapters of size 64. Peers run
 in their own processes and environments: the adapters package with BatchSplit and one task after the
 other, PEFT's LoRA with `adapter_names`, and the bare base in ONNX Runtime. They take turns, and the
-shortest of the rounds counts. Then texts of SST-2's lengths, single requests, and a bank of many
-tasks under Zipf traffic, from text to label. Writes `results/serving_BASE.json` and the pictures in
-`docs/`.
+shortest of the rounds counts. Then texts of SST-2's lengths, single requests, bases of other sizes,
+and a bank of many tasks under Zipf traffic, from text to label. Writes `results/serving_BASE.json`
+and the picture in `docs/`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +29,7 @@ import numpy as np
 from bank import one_task
 from lengths import lengths_of
 from peers import Worker, environment
-from training_speed import base_folder
+from training_speed import SHAPES, base_folder, shape_of
 
 ROWS = 32
 SIZES = (32, 100, 320, 1000)  # of banks
@@ -37,6 +39,7 @@ LENGTHS = (16, 32, 128)
 COUNTS = (1, 8, 32)
 OURS, TORCH, BARE = "adapterbank", "adapterbank, torch", "bare base, ONNX Runtime"
 SPLIT, APART, LORA = "adapters, BatchSplit", "adapters, one by one", "peft, LoRA"
+ON_EVERY_BASE = (f"{ROWS}×16, {ROWS} tasks", f"{ROWS}×128, {ROWS} tasks")
 HERE = Path(__file__).parent
 Figures = dict[str, float]
 Request = dict[str, object]
@@ -44,7 +47,7 @@ Request = dict[str, object]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--base", choices=["minilm", "bert-base"], default="minilm")
+    parser.add_argument("--base", choices=["minilm", *SHAPES], default="minilm")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--tasks", type=int, default=1000)
     parser.add_argument("--no-peers", action="store_true", help="keep the last run's batches")
@@ -53,9 +56,10 @@ def main() -> None:
     if options.no_peers:
         found: Figures = json.loads(results.read_text())
     else:
-        with base_folder(options.base) as base:
+        with base_folder(options.base) as base, own_cache(options.base):
             found = measure(base, options.rounds)
     if options.base == "minilm":
+        found |= measure_bases(options.rounds)
         found |= measure_banks(options.tasks)
         found |= measure_one_text()
         found |= measure_fairness()
@@ -102,6 +106,40 @@ def measure(base: Path, rounds: int) -> Figures:
                         key = f"{system}: {name}"
                         best[key] = min(best.get(key, seconds), seconds)
     return {name: round(1e3 * seconds, 3) for name, seconds in best.items()}
+
+
+@contextmanager
+def own_cache(name: str) -> Iterator[None]:
+    """A base of random weights is exported into a folder that goes with it."""
+    if name == "minilm":
+        yield
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["ADAPTERBANK_CACHE"] = folder
+        try:
+            yield
+        finally:
+            del os.environ["ADAPTERBANK_CACHE"]
+
+
+def measure_bases(rounds: int) -> Figures:
+    """What of the bare base's speed is left with 32 tasks in a batch, on bases of several sizes."""
+    asked = {name: request for name, request in requests().items() if name in ON_EVERY_BASE}
+    found: Figures = {}
+    for base_name in ("bert-mini", "minilm", "bert-medium", "bert-base"):
+        print(f"a base like {base_name}", file=sys.stderr)
+        with base_folder(base_name) as base, own_cache(base_name), ExitStack() as stack:
+            workers = [
+                stack.enter_context(Worker("serving_ours", kind, str(base)))
+                for kind in ("onnx", "bare")
+            ]
+            layers, width, inner = shape_of(base)
+            million = layers * (4 * width**2 + 2 * width * inner) / 1e6
+            for name, request in asked.items():
+                times = [[worker.run(request) for worker in workers] for _ in range(rounds + 1)]
+                ours, bare = (min(taken[1:]) for taken in zip(*times, strict=True))
+                found[f"{base_name}, {million:.1f} million: {name}"] = round(bare / ours, 3)
+    return found
 
 
 def measure_banks(count: int) -> Figures:
@@ -251,14 +289,15 @@ def measure_fairness(requests: int = 60) -> Figures:
 
 
 def draw(found: Figures, sizes: list[int]) -> None:
-    """Tokens a second against the tasks in a batch, texts a second against the bank's size."""
+    """Tokens a second by the tasks in a batch, texts a second by the bank's size, and what of the
+    bare base's speed is left by the base's size."""
     import matplotlib
 
     matplotlib.use("Agg")
     matplotlib.rcParams["svg.hashsalt"] = "adapterbank"  # the same bytes for the same figures
     from matplotlib import pyplot
 
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.6))
+    figure, (left, right, last) = pyplot.subplots(1, 3, figsize=(13, 3.6), width_ratios=(1.3, 1, 1))
     styles = {OURS: ("#0072b2", "o"), TORCH: ("#56b4e9", "s"), SPLIT: ("#d55e00", "^")}
     styles |= {LORA: ("#009e73", "v"), APART: ("#cc79a7", "D"), BARE: ("#000000", "x")}
     for system, (colour, mark) in styles.items():
@@ -277,7 +316,19 @@ def draw(found: Figures, sizes: list[int]) -> None:
     right.set_xlabel("tasks in the bank, Zipf traffic")
     right.set_ylabel("texts a second, text to label")
     right.set_ylim(0, 1.1 * max(speeds))
-    for panel in (left, right):
+    for request, colour in zip(ON_EVERY_BASE, ("#0072b2", "#d55e00"), strict=True):
+        points = [
+            (float(name.split()[1]), share)
+            for name, share in found.items()
+            if name.startswith(("bert", "minilm")) and name.endswith(request)
+        ]
+        last.plot(*zip(*points, strict=True), marker="o", color=colour, label=request)
+    last.set_xscale("log")
+    last.set_xlabel("parameters outside the embeddings, millions")
+    last.set_ylabel("of the bare base's speed")
+    last.set_ylim(0, 1.1)
+    last.legend(fontsize=7, loc="lower right")
+    for panel in (left, right, last):
         panel.grid(alpha=0.3)
     figure.tight_layout()
     figure.savefig(HERE.parent / "docs" / "images" / "serving.svg", metadata={"Date": None})
@@ -297,7 +348,7 @@ def show(found: Figures) -> None:
         ratios = "".join(f"{ms / ours:>26.2f}" if ms and ours else f"{'':>26}" for ms in cells)
         print(f"{'  ours to it':34}{ratios}")
     for name, value in found.items():
-        if name.startswith(("bank", "first", "one text", "a light")):
+        if name.startswith(("bank", "bert", "minilm", "first", "one text", "a light")):
             print(f"{name:50}{value:>12}")
 
 

@@ -30,6 +30,7 @@ from lengths import batches_of, lengths_of
 from peers import Worker, environment
 
 SIZE = 64
+SHAPES = {"bert-mini": (4, 256), "bert-medium": (8, 512), "bert-base": (12, 768)}  # layers, width
 KINDS = ("random", "grouped")
 TASKS = {"sst2": "SST-2", "rte": "RTE"}
 OURS, FULL, ADAPTERS, LORA = "adapterbank", "full fine-tuning", "adapters 1.3.0", "peft, LoRA"
@@ -59,15 +60,22 @@ def main() -> None:
 
 @contextmanager
 def base_folder(name: str) -> Iterator[Path]:
-    """The embedded base, or one of BERT's shape with random weights."""
+    """The embedded base, or one of a published BERT's shape with random weights."""
     if name == "minilm":
         yield minilm_folder()
         return
     from transformers import AutoTokenizer, BertConfig, BertModel
 
+    layers, width = SHAPES[name]
+    config = BertConfig(
+        num_hidden_layers=layers,
+        hidden_size=width,
+        intermediate_size=4 * width,
+        num_attention_heads=width // 64,
+    )
     with tempfile.TemporaryDirectory() as folder:
         AutoTokenizer.from_pretrained(minilm_folder()).save_pretrained(folder)
-        BertModel(BertConfig()).save_pretrained(folder)
+        BertModel(config).save_pretrained(folder)
         yield Path(folder)
 
 
