@@ -152,6 +152,14 @@ def test_the_digest_is_of_every_row_and_label() -> None:
     assert data_digest(replace(TASK, name="other")) == data_digest(TASK)
 
 
+def test_statistics_can_be_left_out(encoder) -> None:
+    order = Order(settings=SETTINGS, baselines=False)
+    usual, without = (learnt(encoder, TASK, replace(order, statistics=s)) for s in (True, False))
+    assert usual.manifest.statistics is not None
+    assert without.manifest == replace(usual.manifest, statistics=None)
+    assert all(torch.equal(usual.tensors[n], without.tensors[n]) for n in usual.tensors)
+
+
 def test_a_package_fits_its_own_base_alone(encoder, tmp_path) -> None:
     from tiny import tiny
 

@@ -222,13 +222,13 @@ def learn(
         for baseline in baselines_of(encoder, task, splits.train, splits.dev, splits.test):
             baselines.append(baseline)
             yield baseline
-    summary = summarise(base, splits.train, splits.dev)
+    summary = summarise(base, splits.train, splits.dev) if order.statistics else None
     manifest = replace(
         _manifest(encoder, task, order.method, run.recipe, judgement),
         note=order.note,
         precision=precision,
         probes=probes,
-        statistics=write_statistics(*summary),
+        statistics=None if summary is None else write_statistics(*summary),
         origin=order.earlier.reference if order.earlier else "",
         baselines={baseline.name: baseline.test or baseline.dev for baseline in baselines},
     )

@@ -42,6 +42,8 @@ class Order:
     minutes: float | None = None
     """Fit the run to this time."""
     baselines: bool = True
+    statistics: bool = True
+    """Whether `route` is to find the task; a run that is only scored needs none."""
     precision: Precision = "fp32"
     """fp16 halves the package, if the answers on dev hold."""
     earlier: Earlier | None = None

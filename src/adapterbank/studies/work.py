@@ -67,7 +67,8 @@ def _train(config: RunConfig, encoder: Encoder, task: Task, runs: Path, emit: Em
         method = Method("adapters", AdapterConfig(**config.settings))
     else:
         method = Method(cast(MethodName, config.method), **config.settings)
-    order = Order(method, settings={**config.recipe, "seed": config.seed}, baselines=False)
+    settings = {**config.recipe, "seed": config.seed}
+    order = Order(method, settings=settings, baselines=False, statistics=False)
     curve: list[float] = []
     record: Record = {}
     for event in learn(encoder, task, order, runs=runs, resume=True):
