@@ -16,6 +16,8 @@ from types import TracebackType
 HERE = Path(__file__).parent
 ENVIRONMENT = HERE.parent / ".venv-peers"
 # `adapters` 1.3.0 pins Transformers 4.57, so it cannot live beside ours.
+# What importing our package sets before torch is there; a peer gets none of it.
+OURS_ALONE = ("GOMP_SPINCOUNT", "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 PACKAGES = ("torch==2.13.0", "adapters==1.3.0", "peft==0.21.2")
 
 
@@ -38,15 +40,14 @@ class Worker:
     def __init__(self, name: str, *arguments: str, python: Path | None = None) -> None:
         self.peak = 0.0
         """The most memory it has held, GB."""
-        # A peer gets none of what we do for ourselves: importing our package sets this.
-        environment = {k: v for k, v in os.environ.items() if k != "GOMP_SPINCOUNT"}
+        theirs = {k: v for k, v in os.environ.items() if k not in OURS_ALONE}
         self.process = subprocess.Popen(
             [python or sys.executable, HERE / "workers" / f"{name}.py", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env=environment,
+            env=theirs if python else None,
         )
 
     def run(self, request: object) -> float:

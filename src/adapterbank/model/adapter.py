@@ -87,8 +87,8 @@ class Adapter(nn.Module):
     def forward(self, hidden: Tensor, source: Tensor | None = None) -> Tensor:
         """hidden [..., d] and source [..., d], which the bottleneck reads: `hidden` if None."""
         delta = self.bottleneck(hidden if source is None else source)
-        # δ is fresh memory that no backward pass reads: adding in place saves a pass over it.
-        return hidden + hidden * delta if self.gate else delta.add_(hidden)
+        # Not in place: δ is a view of its product, and the gradient of that takes three copies.
+        return hidden + (hidden * delta if self.gate else delta)
 
     def bottleneck(self, x: Tensor) -> Tensor:
         """δ(x) = W2·f(W1·x + b1) + b2: [..., d] → [..., m] → [..., d]."""

@@ -70,7 +70,8 @@ def attention(
             f"this one is {query.shape[0]} × {query.shape[2]}."
         )
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))  # [tokens, heads, width]
+    # Not x[0]: the gradient of an element is a tensor of zeros with one part filled.
+    q, k, v = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))  # [tokens, heads, width]
     rate = dropout if module.training else 0.0
     out: Tensor = PackedAttention.apply(  # type: ignore[no-untyped-call]
         q, k, v, bounds, scale, rate, sliding_window
