@@ -125,7 +125,7 @@ def test_heavy_packages_are_imported_late(statement: str) -> None:
 
 @pytest.mark.parametrize(
     ("given", "spins"),
-    [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
+    [({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
 )
 def test_threads_soon_sleep_unless_told_otherwise(given: dict[str, str], spins: str) -> None:
     """The variable stands before torch can be imported."""
