@@ -324,7 +324,9 @@ def draw(found: Figures, sizes: list[int]) -> None:
         ]
         last.plot(*zip(*points, strict=True), marker="o", color=colour, label=request)
     last.set_xscale("log")
-    last.set_xlabel("parameters outside the embeddings, millions")
+    last.minorticks_off()
+    last.set_xticks([size for size, _ in points], [f"{size:.0f}" for size, _ in points])
+    last.set_xlabel("base, millions outside the embeddings")
     last.set_ylabel("of the bare base's speed")
     last.set_ylim(0, 1.1)
     last.legend(fontsize=7, loc="lower right")
