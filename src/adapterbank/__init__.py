@@ -26,8 +26,8 @@ __version__ = "0.1.0"
 
 # torch's threads wait for each other a thousand times a second, spinning. With another program busy
 # on the machine each such wait may take a time slice, and training be ten times slower. Threads
-# that lie down to sleep after so many turns cost 1.5 per cent on a quiet machine (after 1,000 turns:
-# 5). Read when torch is first imported.
+# that lie down to sleep after so many turns cost 1.5 per cent on a quiet machine (1,000 turns: 5).
+# Read when torch is first imported.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 # oneDNN, and torch once more, keep a program for each shape of a product: a thousand of them, half
