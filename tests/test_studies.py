@@ -424,8 +424,8 @@ def test_probes(done) -> None:
     config = done.config(rows, {"size": 4, "epochs": 1, "probe": "ablation"}, 0)
     assert config.digest != done.config(rows, {"size": 4, "epochs": 1}, 0).digest
     found = work(arguments_of(done, config), lambda _: None)
-    metric = done.task(rows).metric
-    assert found["ablation"]["whole"] == pytest.approx(found["test"][metric])
+    assert found["ablation"]["metric"] == "accuracy"
+    assert found["ablation"]["whole"] == pytest.approx(found["test"]["accuracy"])
     half = done.config(rows, {"size": 4, "epochs": 1, "probe": "fp16"}, 0)
     found = work(arguments_of(done, half), lambda _: None)["fp16"]
     assert 0 <= found["other_answers"] <= 0.1

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from adapterbank.errors import ConfigError, TrainingDiverged, UnsupportedBase
+from adapterbank.model import products
 from adapterbank.model.config import AdapterConfig
 from adapterbank.model.encoder import fingerprint, load_encoder
 from adapterbank.model.methods import Method
@@ -22,7 +23,7 @@ from adapterbank.training.optimizer import make_optimizer, set_rate
 from adapterbank.training.recipe import Recipe
 from adapterbank.training.rows import Rows, prepare
 from adapterbank.training.start import seeded_model
-from tiny import save_base
+from tiny import ARCHITECTURES, save_base
 from training.toy import NUMBERS, TAGGED, TASK, started
 
 
@@ -169,6 +170,40 @@ def test_recomputed_activations_give_the_same_gradients(encoder) -> None:
         assert not encoder.model.is_gradient_checkpointing
     for name, gradient in gradients[0].items():
         torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("method", ["adapters", "full", "top-k"])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_bf16_products_on_every_architecture(name, method, native, tmp_path, monkeypatch) -> None:
+    if native and not products.multiplies_halves():
+        pytest.skip("this processor has no instructions for it")
+    monkeypatch.setattr(products, "multiplies_halves", lambda: native)
+    monkeypatch.setattr(products, "NARROW", 8)  # tiny layers are wide enough
+    encoder = load_encoder(str(save_base(tmp_path, name)), pooling="mean")
+    found = []
+    for precision in ("fp32", "bf16"):
+        recipe = Recipe(1e-3, products=precision)
+        with started(encoder, recipe, Method(method)) as (model, run), run.ready():
+            model.eval()
+            loss = run.backward(list(range(12)))
+            gradient = torch.cat([p.grad.flatten() for p in model.trained().values()])
+            assert gradient.dtype == torch.float32
+            found.append((loss, gradient))
+    (exact, whole), (rounded, near) = found
+    assert exact != rounded, "nothing was rounded"
+    assert exact == pytest.approx(rounded, rel=0.02)
+    assert torch.cosine_similarity(whole, near, dim=0) > 0.99
+
+
+def test_a_run_says_how_it_multiplies(bert, monkeypatch) -> None:
+    for native, meant in ((True, "bf16"), (False, "fp32")):
+        monkeypatch.setattr(products, "multiplies_halves", lambda native=native: native)
+        with started(bert, Recipe(1e-3)) as (model, run):
+            assert run.recipe.products == meant
+            assert model.mixed is (meant == "bf16")
+    with pytest.raises(ConfigError, match="products"):
+        Recipe(1e-3, products="fp8")
 
 
 def test_it_stops_when_dev_no_longer_improves(bert) -> None:

@@ -58,6 +58,12 @@ def train(
     checkpointing: Annotated[
         bool, typer.Option("--checkpointing", help="Recompute activations: less memory, slower.")
     ] = False,
+    products: Annotated[
+        str | None,
+        typer.Option(
+            help="How the encoder multiplies: fp32, bf16, or auto: bf16 where it is fast."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the start, the order, dropout and splits.")] = 0,
     device: DeviceOption = "auto",
     minutes: Annotated[float | None, typer.Option(help="Fit the run to this time.")] = None,
@@ -125,6 +131,7 @@ def train(
         "max_length": max_length,
         "patience": patience,
         "checkpointing": checkpointing or None,
+        "products": products,
         "seed": seed,
         "minutes": minutes,
         "baselines": baselines,

@@ -27,7 +27,10 @@ def draw_ablation(answer: dict[str, Any], path: Path) -> None:
                             shrink=0.85)  # fmt: skip
         if starts:
             _starts(axes[-1], starts)
-        note(figure, "Numbers: change in per cent of the whole score; nothing is trained again.")
+        if removed:
+            note(
+                figure, "Numbers: change in per cent of the whole score; nothing is trained again."
+            )
 
 
 def _heat_map(

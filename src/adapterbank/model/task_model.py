@@ -49,6 +49,8 @@ class TaskModel(nn.Module):
         """Layers from the bottom that nothing trains in: their dropout is off."""
         self.base_frozen = not any(each.requires_grad for each in self.base.parameters())
         like = next(self.base.parameters())
+        self.mixed = True
+        """Whether a GPU may multiply in bfloat16."""
         self.head = Head(kind, encoder.width, labels).to(like.device, like.dtype)
 
     @property
@@ -201,7 +203,7 @@ class TaskModel(nn.Module):
 
     def autocast(self) -> AbstractContextManager[object]:
         """bfloat16 for matrix products on a GPU that has it; single precision elsewhere."""
-        if self.device.type == "cuda" and torch.cuda.is_bf16_supported():
+        if self.mixed and self.device.type == "cuda" and torch.cuda.is_bf16_supported():
             return torch.autocast("cuda", torch.bfloat16)
         return nullcontext()
 

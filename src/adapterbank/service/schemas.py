@@ -107,6 +107,7 @@ class TrainOptions(Strict):
     max_length: int | None = Field(None, ge=8, le=8_192)
     patience: Count | None = Field(None, le=1_000)
     checkpointing: bool | None = None
+    products: Literal["auto", "fp32", "bf16"] | None = None
     seed: int = Field(0, ge=0, le=2**31 - 1)
     minutes: float | None = Field(None, gt=0, le=10_080)
     baselines: bool = True
@@ -133,8 +134,8 @@ class TrainOptions(Strict):
         """What says how they are learnt."""
         names = (
             "method", "size", "top_k", "first_layer", "recipe", "epochs", "batch_size",
-            "accumulate", "max_length", "patience", "checkpointing", "seed", "minutes",
-            "baselines", "note",
+            "accumulate", "max_length", "patience", "checkpointing", "products", "seed",
+            "minutes", "baselines", "note",
         )  # fmt: skip
         values = self.model_dump(include=set(names))
         values |= {"learning_rate": self.lr, "precision": self.store}

@@ -32,6 +32,7 @@ from adapterbank.training.start import seeded_model
 # What the shared encoder has in common with the task's own training; its rate is its own.
 SAME = (
     "epochs", "max_steps", "batch_size", "accumulate", "max_length", "patience", "checkpointing",
+    "products",
 )  # fmt: skip
 HEAD = "head."
 
@@ -53,7 +54,7 @@ class SharedEncoder:
         A seed of its own for each arrival: with one for all, heads of the same shape would start
         as the same numbers.
         """
-        same = {name: recipe[name] for name in SAME}
+        same = {name: recipe[name] for name in SAME if name in recipe}
         seed = int(recipe["seed"]) + number - 1
         return make_recipe("default", "full", len(task.train), task.kind, **same, seed=seed)
 

@@ -29,6 +29,8 @@ def probe(name: str, encoder: Encoder, package: Package, task: Task) -> dict[str
 def _ablation(encoder: Encoder, package: Package, task: Task) -> dict[str, Any]:
     from adapterbank.ablation import ablate
 
+    if task.kind == "classification":  # as in the paper, whatever the task is chosen by
+        package = replace(package, manifest=replace(package.manifest, metric="accuracy"))
     return ablate(encoder, package, task.test).as_dict()
 
 

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, cast
 from adapterbank.errors import ConfigError
 from adapterbank.model.heads import Kind
 from adapterbank.model.methods import Method
+from adapterbank.model.products import Products
 from adapterbank.order import make_order
 from adapterbank.studies.facts import Facts, TaskFacts, facts_of
 from adapterbank.studies.probes import PROBES
@@ -46,10 +47,11 @@ NGRAMS, FEATURES = "n-grams", "frozen features"
 BASELINES = (NGRAMS, FEATURES)
 NGRAM_TRIES = 24
 RATE = "learning_rate"
+SINGLE: Products = "fp32"
 WIDEN = 2
 KNOWN = (
     "title", "figure", "base", "tasks", "seeds", "train_rows", "dev_rows", "test_rows",
-    "choose", "widen", "reference", "arm", "group", "paper", "place",
+    "products", "choose", "widen", "reference", "arm", "group", "paper", "place",
 )  # fmt: skip
 
 
@@ -83,6 +85,8 @@ class Study:
     """Where each task's rows come from."""
     arms: tuple[Arm, ...]
     seeds: int
+    products: Products
+    """How every run multiplies: the same on all machines."""
     choose: bool
     """Whether the best setting on dev stands for its arm; else every setting stands for itself."""
     widen: int
@@ -124,9 +128,12 @@ class Study:
             return RunConfig(*common)
         if method == NGRAMS:
             return RunConfig(*common, {"tries": own.get("tries", NGRAM_TRIES)}, seed=seed)
+        own = {"products": self.products, **own}
         order = make_order(self.facts.base.layers, method=method, **own)
         recipe = order.recipe_of(facts.train, cast(Kind, facts.kind)).as_dict()
         del recipe["seed"]
+        if recipe["products"] == SINGLE:  # not named, so that records from before keep their names
+            del recipe["products"]
         return RunConfig(*common, _settings(order.method), recipe, seed, probe)
 
     def runs(self, rows: Rows, arm: Arm) -> list[RunConfig]:
@@ -217,6 +224,7 @@ def read_study(folder: Path) -> Study:
         sources=sources,
         arms=arms,
         seeds=found.get("seeds", 1),
+        products=found.get("products", SINGLE),
         choose=found.get("choose", True),
         widen=found.get("widen", WIDEN),
         reference=reference,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from adapterbank.errors import ConfigError, DataError
 from adapterbank.studies.probes import probe
 from adapterbank.studies.runs import Record, Rows, RunConfig, RunStore
-from adapterbank.studies.study import BASELINES, NGRAMS
+from adapterbank.studies.study import BASELINES, NGRAMS, SINGLE
 
 if TYPE_CHECKING:
     from adapterbank.model.encoder import Encoder
@@ -67,7 +67,7 @@ def _train(config: RunConfig, encoder: Encoder, task: Task, runs: Path, emit: Em
         method = Method("adapters", AdapterConfig(**config.settings))
     else:
         method = Method(cast(MethodName, config.method), **config.settings)
-    settings = {**config.recipe, "seed": config.seed}
+    settings = {"products": SINGLE, **config.recipe, "seed": config.seed}
     order = Order(method, settings=settings, baselines=False, statistics=False)
     curve: list[float] = []
     record: Record = {}

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from adapterbank.errors import TrainingDiverged
 from adapterbank.model.dropout import cheap_dropout
-from adapterbank.model.frozen_products import frozen_products
+from adapterbank.model.products import fast_products, settled
 from adapterbank.model.task_model import TaskModel
 from adapterbank.tasks.batches import cut, length_grouped, shuffled
 from adapterbank.tasks.metrics import LOWER_IS_BETTER
@@ -73,6 +73,8 @@ class Run:
         metric: str,
     ) -> None:
         """`score` gives the model's scores on dev, `metric` names the one that selects."""
+        recipe = replace(recipe, products=settled(recipe.products, model.device))
+        model.mixed = recipe.products == "bf16"
         self.model, self.rows, self.recipe = model, rows, recipe
         self.team, self.heap = team(), Heap()
         self.score, self.metric = score, metric
@@ -179,7 +181,7 @@ class Run:
         with ExitStack() as stack:
             stack.enter_context(self.model.packing())
             stack.enter_context(cheap_dropout(self.model))
-            stack.enter_context(frozen_products(self.model))
+            stack.enter_context(fast_products(self.model, self.recipe.products))
             if self.recipe.checkpointing:
                 stack.enter_context(self.model.recomputing())
             yield

@@ -13,6 +13,7 @@ from adapterbank.errors import ConfigError
 from adapterbank.model.config import check_choice, check_count
 from adapterbank.model.heads import Kind
 from adapterbank.model.methods import MethodName
+from adapterbank.model.products import Products
 
 RecipeName = Literal["default", "paper"]
 
@@ -65,6 +66,8 @@ class Recipe:
     """Stop after so many epochs without a better dev score; 0: never."""
     checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, about a third slower."""
+    products: Products = "auto"
+    """How the encoder multiplies: fp32, bf16, or auto: bf16 where the processor is fast at it."""
     scale_targets: bool = True
     """Train regression in units of the targets' own deviation."""
     seed: int = 0
@@ -77,6 +80,7 @@ class Recipe:
             raise ConfigError(f"learning_rate is {self.learning_rate}; it lies between 0 and 1.")
         if not 0 <= self.warmup <= 1:
             raise ConfigError(f"warmup is {self.warmup}; it is a share from 0 to 1.")
+        check_choice("products", self.products, get_args(Products))
         for name in ("patience", "max_steps"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it is a number from 0.")
