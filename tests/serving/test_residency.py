@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from adapterbank.errors import BankError, PackageError, TaskNotFound
-from adapterbank.serving.arena import WARM, Arena, Form
+from adapterbank.serving.arena import SITES, WARM, Arena, Form
 from serving.conftest import make_store
 from serving.tasks import publish
 
@@ -193,8 +193,9 @@ def test_a_bottleneck_is_filled_up_with_zeros_exactly() -> None:
         )
         for leaf in ("weight", "bias")
     }
-    arena = Arena(form, 8, 3, norms)
     draw = np.random.default_rng(0)
+    biases = {f"layer.0.{s}.bias": draw.standard_normal(4, np.float32) for s in SITES}
+    arena = Arena(form, 8, 3, {**norms, **biases})
     tensors = {
         "layer.0.output.down.weight": draw.standard_normal((3, 4), np.float32),
         "layer.0.output.down.bias": draw.standard_normal(3, np.float32),
@@ -210,6 +211,13 @@ def test_a_bottleneck_is_filled_up_with_zeros_exactly() -> None:
     assert not inputs["up.weight"][site, :, 3:].any()
     assert not inputs["up.weight"][site - 1].any()
     assert (inputs["norm.weight"][site] == 2).all()
+    # The base's bias is part of the adapter's own, also where there is no adapter.
+    bias, at = biases["layer.0.output.bias"], "layer.0.output"
+    before = tensors[f"{at}.down.weight"] @ bias + tensors[f"{at}.down.bias"]
+    np.testing.assert_allclose(inputs["down.bias"][site, 0, :3], before, rtol=1e-6)
+    assert not inputs["down.bias"][site, 0, 3:].any()
+    assert (inputs["up.bias"][site, 0] == bias + tensors[f"{at}.up.bias"]).all()
+    assert (inputs["up.bias"][site - 1, 0] == biases["layer.0.attention.bias"]).all()
     arena.free(slot)
     assert arena.put({}) == slot
     assert not arena.inputs["down.weight"][site].any()
@@ -219,6 +227,7 @@ def test_of_freed_slots_only_the_last_keep_their_memory() -> None:
     form = Form(layers=1, width=1024, embeddings=1024)
     names = ("embeddings.norm", "layer.0.attention.norm", "layer.0.output.norm")
     norms = {f"{n}.{leaf}": np.ones(1024, np.float32) for n in names for leaf in ("weight", "bias")}
+    norms |= {f"layer.0.{site}.bias": np.ones(1024, np.float32) for site in SITES}
     arena = Arena(form, 8, WARM + 3, norms)
     tensors = {
         f"layer.0.{site}.{name}": np.ones(shape, np.float32)

@@ -45,13 +45,13 @@ class Form:
         k, d, m = self.sites, self.width, size
         return {
             "down.weight": (k, m, d),
-            "down.bias": (k, m),
+            "down.bias": (k, 1, m),
             "up.weight": (k, d, m),
-            "up.bias": (k, d),
-            "norm.weight": (k, d),
-            "norm.bias": (k, d),
-            "embeddings.norm.weight": (1, self.embeddings),
-            "embeddings.norm.bias": (1, self.embeddings),
+            "up.bias": (k, 1, d),
+            "norm.weight": (k, 1, d),
+            "norm.bias": (k, 1, d),
+            "embeddings.norm.weight": (1, 1, self.embeddings),
+            "embeddings.norm.bias": (1, 1, self.embeddings),
         }
 
     def bytes(self, size: int) -> int:
@@ -60,11 +60,15 @@ class Form:
 
 
 class Arena:
-    """Slots for tasks whose bottlenecks have one size, or less: zeros fill it up, exactly."""
+    """Slots for tasks whose bottlenecks have one size, or less: zeros fill it up, exactly.
 
-    def __init__(self, form: Form, size: int, slots: int, norms: Mapping[str, Array]) -> None:
-        """`norms` are the base's own LayerNorms, by neutral name."""
-        self.form, self.size, self.norms = form, size, norms
+    What comes to an adapter is a product of the base and its bias b. The bias is part of the
+    adapter's own here, x + b + W2·f(W1·(x + b) + b1) + b2, so that the graph adds it nowhere.
+    """
+
+    def __init__(self, form: Form, size: int, slots: int, own: Mapping[str, Array]) -> None:
+        """`own` are the base's LayerNorms, by neutral name, and its bias at each site."""
+        self.form, self.size, self.own = form, size, own
         self._sites = [f"layer.{layer}.{site}" for layer in range(form.layers) for site in SITES]
         self._maps: list[mmap.mmap] = []
         self._arrays = {
@@ -113,21 +117,23 @@ class Arena:
         here = {name: array[slot] for name, array in self._arrays.items()}
         downs = [tensors.get(f"{site}.down.weight") for site in self._sites]
         if any(down is None or len(down) < self.size for down in downs):  # else all is written
-            for name in ("down.weight", "down.bias", "up.weight", "up.bias"):
+            for name in ("down.weight", "down.bias", "up.weight"):
                 here[name].fill(0)
         for index, site in enumerate(self._sites):
             for leaf in ("weight", "bias"):
                 name = f"{site}.norm.{leaf}"
-                here[f"norm.{leaf}"][index] = tensors.get(name, self.norms[name])
+                here[f"norm.{leaf}"][index] = tensors.get(name, self.own[name])
+            bias = self.own[f"{site}.bias"]
+            here["up.bias"][index] = bias
             if (down := downs[index]) is not None:
                 size = len(down)
                 here["down.weight"][index, :size] = down
-                here["down.bias"][index, :size] = tensors[f"{site}.down.bias"]
+                here["down.bias"][index, 0, :size] = tensors[f"{site}.down.bias"] + down @ bias
                 here["up.weight"][index, :, :size] = tensors[f"{site}.up.weight"]
-                here["up.bias"][index] = tensors[f"{site}.up.bias"]
+                here["up.bias"][index] += tensors[f"{site}.up.bias"]
         for leaf in ("weight", "bias"):
             name = f"embeddings.norm.{leaf}"
-            here[name][0] = tensors.get(name, self.norms[name])
+            here[name][0] = tensors.get(name, self.own[name])
 
 
 def _forget(pages: mmap.mmap, start: int, length: int) -> None:

@@ -1,7 +1,7 @@
 """A base as files that ONNX Runtime serves from, made once and kept: no torch is needed then.
 
     <cache>/exports/<fingerprint>-<versions>/
-        graph.onnx   tokenizer.json   norms.safetensors   base.json
+        graph.onnx   tokenizer.json   own.safetensors   base.json
 
 `base.json` comes last and holds the digests of the others. An export is used only if it gave what
 torch gives, to within the tolerance, when it was made.
@@ -32,8 +32,8 @@ from adapterbank.store.sealed import seal, unseal
 if TYPE_CHECKING:
     from adapterbank.model.encoder import Encoder
 
-GRAPH, TOKENIZER, NORMS, BASE = "graph.onnx", "tokenizer.json", "norms.safetensors", "base.json"
-VERSION = 3  # of the graph that is built
+GRAPH, TOKENIZER, OWN, BASE = "graph.onnx", "tokenizer.json", "own.safetensors", "base.json"
+VERSION = 4  # of the graph that is built
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,11 @@ class Export:
         return self.record.token_types
 
     @cached_property
-    def norms(self) -> dict[str, Array]:
-        """The base's own LayerNorms, by neutral name."""
+    def own(self) -> dict[str, Array]:
+        """The base's LayerNorms, by neutral name, and the bias before each site."""
         from safetensors.numpy import load_file
 
-        return load_file(self.folder / NORMS)
+        return load_file(self.folder / OWN)
 
     @cached_property
     def tokenizer(self) -> PlainTokenizer:
@@ -147,7 +147,7 @@ def make_export(encoder: Encoder, agrees: Callable[[Export], bool]) -> Export:
 def _build(encoder: Encoder) -> tuple[dict[str, bytes], ExportRecord]:
     from safetensors.numpy import save
 
-    from adapterbank.serving.graph import build_graph
+    from adapterbank.serving.graph import biases_of, build_graph
 
     sites, model = encoder.sites, encoder.model
     norms = {
@@ -159,7 +159,7 @@ def _build(encoder: Encoder) -> tuple[dict[str, bytes], ExportRecord]:
     files = {
         GRAPH: build_graph(encoder).SerializeToString(),
         TOKENIZER: backend.to_str().encode(),
-        NORMS: save(norms),
+        OWN: save({**norms, **biases_of(encoder)}),
     }
     record = ExportRecord(
         name=encoder.name,

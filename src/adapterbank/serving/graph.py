@@ -11,9 +11,9 @@ Inputs, with B rows of L tokens in G groups, S slots, K sites and d the base's w
 
     input_ids, token_type_ids [B, L]    lengths [B]
     slots.embeddings [G]                slots.0, slots.1, … [G]     rows.0, rows.1, … [B]
-    down.weight [S·K, m, d]             down.bias [S·K, m]
-    up.weight   [S·K, d, m]             up.bias   [S·K, d]
-    norm.weight, norm.bias [S·K, d]     embeddings.norm.weight, embeddings.norm.bias [S, …]
+    down.weight [S·K, m, d]             down.bias [S·K, 1, m]
+    up.weight   [S·K, d, m]             up.bias   [S·K, 1, d]
+    norm.weight, norm.bias [S·K, 1, d]  embeddings.norm.weight, embeddings.norm.bias [S, 1, …]
 
 Outputs: hidden [B, L, d]; mean, first and, where the base has one, pooler [B, d].
 """
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from adapterbank.errors import UnsupportedBase
 from adapterbank.model.encoder import Encoder, Pooling
+from adapterbank.serving.arena import SITES
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -82,8 +83,19 @@ GELUS = {"gelu": "BiasGelu", "gelu_new": "FastGelu", "gelu_pytorch_tanh": "FastG
 
 
 def build_graph(encoder: Encoder) -> ModelProto:
-    """The base as such a graph, its weights inside."""
+    """The base as such a graph, its weights inside; but not the biases before the sites."""
     return _Mixed(encoder).build()
+
+
+def biases_of(encoder: Encoder) -> dict[str, NDArray[np.float32]]:
+    """The bias of the linear map before each site, which tasks take into their own."""
+    builder, found = Builder(encoder), {}
+    for number, path in enumerate(encoder.sites.layer_paths(encoder.model)):
+        for site in SITES:
+            found[f"layer.{number}.{site}.bias"] = builder.weight(
+                f"{path}.{builder.before(site)}", "bias"
+            )
+    return found
 
 
 class Builder:
@@ -136,6 +148,10 @@ class Builder:
         """The same states in the shape of others."""
         del like
         return x
+
+    def entering_site(self, x: str, path: str) -> str:
+        """The linear map before a site."""
+        return self.linear(x, path)
 
     def after_sublayer(self, x: str, residual: str, index: int, site: str) -> str:
         """Adapter, sum and LayerNorm. `site` is `layer.3.attention`."""
@@ -249,12 +265,18 @@ class Builder:
             num_heads=int(self.config.num_attention_heads),
         )
         residual = self.grouped(x, index)
-        out = self.linear(self.grouped(attended, index), f"{path}.{linears.attended}")
+        out = self.entering_site(
+            self.grouped(attended, index), f"{path}.{self.before('attention')}"
+        )
         residual = self.after_sublayer(out, residual, index, f"layer.{own}.attention")
         inner = self.activated(residual, f"{path}.{linears.inner}")
-        out = self.linear(inner, f"{path}.{linears.outer}")
+        out = self.entering_site(inner, f"{path}.{self.before('output')}")
         out = self.after_sublayer(out, residual, index, f"layer.{own}.output")
         return self.ungrouped(out, x), lengths
+
+    def before(self, site: str) -> str:
+        """The path, within a layer, of the linear map before a site."""
+        return self.linears.attended if site == "attention" else self.linears.outer
 
     def activated(self, x: str, path: str) -> str:
         """f(x · Wᵀ + b)."""
@@ -344,6 +366,9 @@ class _Mixed(Builder):
         """The shape [G, tokens, width]."""
         return self.op("Concat", self.op("Shape", slots), self.integers(-1, width), axis=0)
 
+    def entering_site(self, x: str, path: str) -> str:
+        return self.product(x, path)
+
     def after_sublayer(self, x: str, residual: str, index: int, site: str) -> str:
         _, own, kind = site.split(".")
         first = self.op("Mul", self.slots(index), self.integers(2 * self.encoder.layers))
@@ -360,7 +385,7 @@ class _Mixed(Builder):
 
     def vector(self, name: str, place: str, size: str | int) -> str:
         """A vector of each group's task: [G, 1, size]."""
-        return self.op("Unsqueeze", self.of_task(name, place, size), self.integers(1))
+        return self.of_task(name, place, 1, size)
 
     def scaled(self, x: str, names: tuple[str, str], place: str, size: int) -> str:
         """The task's scale and shift, after x was normalised."""
@@ -373,7 +398,8 @@ class _Mixed(Builder):
         return self.op("FusedMatMul", x, weight, fused=True, transB=1)
 
     def adapted(self, x: str, place: str) -> str:
-        """x + W2·f(W1·x + b1) + b2 of each group's task: [G, tokens, d]."""
+        """x + W2·f(W1·x + b1) + b2 of each group's task: [G, tokens, d]. The base's bias, which is
+        not in x yet, is part of b1 and b2: see `Arena`."""
         down = self.times(x, self.of_task("down.weight", place, "m", self.width))
         inner = self.op(
             "FastGelu", self.op("Add", down, self.vector("down.bias", place, "m")), fused=True

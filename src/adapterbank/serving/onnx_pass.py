@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 SMALLEST = 8  # the least class of bottleneck sizes; they go up by doubling
 RUN_TOKENS = 4096  # of one run at most: more fall out of the cache
 RUN_COST = 24  # tokens that take as long as starting one more run
+SPIN = "10"  # microseconds: the next operation of a run comes within that, or not soon
 NEVER = 1 << 30  # the layer from which a task that changes none on changes states
 
 
@@ -98,7 +99,7 @@ class OnnxPass:
             if size not in self._arenas:
                 form = self.export.form
                 slots = max(1, self.budget // form.bytes(size))
-                self._arenas[size] = Arena(form, size, slots, self.export.norms)
+                self._arenas[size] = Arena(form, size, slots, self.export.own)
             return self._arenas[size]
 
     def leave(self, seat: Seat) -> None:
@@ -234,14 +235,15 @@ def cut_runs(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 def open_session(graph: Path, threads: int) -> InferenceSession:
-    """A session on the CPU. Threads that wait lie down to sleep, so that other programs and other
-    parts of this one go on."""
+    """A session on the CPU. Threads that wait soon lie down to sleep, so that other programs and
+    other parts of this one go on."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.intra_op.spin_duration_us", SPIN)
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     return onnxruntime.InferenceSession(
         graph,
         options,

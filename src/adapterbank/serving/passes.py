@@ -145,7 +145,8 @@ class Rehearsal:
         for size in self.sizes:
             tensors = {
                 name: (value + 0.1 * draw.standard_normal(value.shape)).astype(np.float32)
-                for name, value in export.norms.items()
+                for name, value in export.own.items()
+                if ".norm." in name
             }
             shapes = {
                 "down.weight": (size, form.width),
