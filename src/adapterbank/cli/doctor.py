@@ -41,6 +41,8 @@ def examine() -> dict[str, Any]:
     """Everything that `doctor` reports."""
     import torch
 
+    from adapterbank.model.products import settled
+
     base = _examine_base()
     missing = _missing_by_extra()
     return {
@@ -53,6 +55,7 @@ def examine() -> dict[str, Any]:
         else os.cpu_count(),
         "threads": torch.get_num_threads(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "products": settled("auto", torch.device("cpu")),
         "devices": [
             "cpu",
             *[torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
@@ -113,7 +116,10 @@ def _missing_by_extra() -> dict[str, list[str]]:
 def _show(report: dict[str, Any]) -> None:
     good, bad = "✓", "✗"
     print(f"adapterbank {report['adapterbank']}, Python {report['python']}, {report['platform']}")
-    print(f"  {report['threads']} threads on {report['cores']} cores ({report['cpu_capability']})")
+    print(
+        f"  {report['threads']} threads on {report['cores']} cores ({report['cpu_capability']}), "
+        f"training multiplies in {report['products']}"
+    )
     print(f"  devices: {', '.join(report['devices'])}")
     print("  " + ", ".join(f"{name} {version}" for name, version in report["versions"].items()))
     base = report["base"]
