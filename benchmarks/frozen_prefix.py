@@ -82,7 +82,7 @@ def epochs(encoder: Encoder, rows: Rows, name: str, method: Method) -> list[tupl
 
 def seconds_of(model: TaskModel, rows: Rows) -> float:
     """Of one epoch in batches of 32."""
-    run = Run(model, rows, Recipe(1e-5), score=dict, metric="accuracy")
+    run = Run(model, rows, Recipe(1e-5, products="fp32"), score=dict, metric="accuracy")
     with run.ready():
         batches = run.batches(0)
         run.update(batches[0])  # warms up

@@ -80,7 +80,7 @@ def our_curve(
     encoder: Encoder, task: Task, train: Rows, dev: Rows
 ) -> Iterator[tuple[float, float]]:
     """The default recipe, scored every few steps."""
-    recipe = make_recipe("default", "adapters", len(train))
+    recipe = make_recipe("default", "adapters", len(train), products="fp32")
     seconds = 0.0
     with seeded_model(encoder, task, Method(), recipe) as model:
 

@@ -1,6 +1,7 @@
 """Training speed and memory against peers: the same base, the same texts, adapters of size 64.
 
     python benchmarks/training_speed.py [--base minilm|bert-base] [--batches 10] [--rounds 5]
+                                        [--products fp32|bf16]
 
 Batches of 32 with the text lengths of SST-2 and of RTE (ADAPTERBANK_DATA names the folder that has
 them), dropout as the base has it, forward, backward, clipping and update. Every system runs in its
@@ -9,8 +10,9 @@ everyone's default,
 and with batches grouped by length, which a user of the peers can switch on. A batch's time is its
 shortest over the rounds: that leaves out what other programs on the machine took. Speeds are real
 tokens a second, divided by the mean length, since batches of one kind are not quite as long as
-those of another. Then one more program is kept busy beside a step of each. Writes
-`results/training_speed_BASE.json` and the picture in `docs/`.
+those of another. Then one more program is kept busy beside a step of each. `--products bf16` is
+for processors that are fast at it: everyone multiplies in bfloat16, the peers by torch's autocast.
+Writes `results/training_speed_BASE.json` and the picture in `docs/`.
 """
 
 from __future__ import annotations
@@ -45,16 +47,18 @@ def main() -> None:
     parser.add_argument("--base", choices=["minilm", "bert-base"], default="minilm")
     parser.add_argument("--batches", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--products", choices=["fp32", "bf16"], default="fp32")
     options = parser.parse_args()
     with base_folder(options.base) as base:
         found = {
-            name: measure(base, task, options.batches, options.rounds)
+            name: measure(base, task, options.batches, options.rounds, options.products)
             for task, name in TASKS.items()
         }
     show(found)
-    results = HERE / "results" / f"training_speed_{options.base}.json"
-    results.write_text(json.dumps(found, indent=2) + "\n")
-    if options.base == "minilm":
+    usual = options.products == "fp32"
+    name = f"training_speed_{options.base}{'' if usual else '_bf16'}.json"
+    (HERE / "results" / name).write_text(json.dumps(found, indent=2) + "\n")
+    if options.base == "minilm" and usual:
         draw(found)
 
 
@@ -79,15 +83,15 @@ def base_folder(name: str) -> Iterator[Path]:
         yield Path(folder)
 
 
-def measure(base: Path, task: str, count: int, rounds: int) -> Figures:
+def measure(base: Path, task: str, count: int, rounds: int, products: str) -> Figures:
     """Examples a second of each system, memory, and what they are to the machine's limit."""
     lengths = lengths_of(task)
     mean = sum(lengths) / len(lengths)
     kinds = batches_of(lengths, count)
     with ExitStack() as stack:
-        workers = {OURS: stack.enter_context(Worker("ours", str(base)))}
+        workers = {OURS: stack.enter_context(Worker("ours", str(base), products))}
         for name, method in PEERS.items():
-            worker = Worker("padded", method, str(base), python=environment())
+            worker = Worker("padded", method, str(base), products, python=environment())
             workers[name] = stack.enter_context(worker)
         peaks = {
             f"peak GB, {system}, {kind}": peak_of(worker, batches)

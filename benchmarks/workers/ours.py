@@ -1,4 +1,5 @@
-"""AdapterBank's training step, as its own loop runs it: adapters of size 64, `ours.py BASE`."""
+"""AdapterBank's training step, as its own loop runs it: adapters of size 64, `ours.py BASE
+PRODUCTS`, the latter fp32 or bf16."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ torch.manual_seed(0)
 method = Method("adapters", AdapterConfig(size=64))
 model = TaskModel(load_encoder(sys.argv[1]), "classification", 2, method)
 rows = Rows((), Encoded.of([[0]], [[0]]), torch.tensor([0]))
-run = Run(model, rows, Recipe(1e-5, epochs=1_000_000), score=dict, metric="accuracy")
+recipe = Recipe(1e-5, epochs=1_000_000, products=sys.argv[2])
+run = Run(model, rows, recipe, score=dict, metric="accuracy")
 
 
 def prepare(lengths: list[int]) -> list[int]:

@@ -1,8 +1,9 @@
 """A training step of Transformers and what builds on it: padded batches, torch's AdamW.
 
-Runs in the peers' environment: `padded.py METHOD BASE`, where METHOD is `full` (fine-tuning of
-everything), `adapters` (the adapters package's Houlsby preset at size 64) or `lora` (PEFT's, rank
-16 on queries and values) and BASE a folder.
+Runs in the peers' environment: `padded.py METHOD BASE PRODUCTS`, where METHOD is `full`
+(fine-tuning of everything), `adapters` (the adapters package's Houlsby preset at size 64) or `lora`
+(PEFT's, rank 16 on queries and values), BASE a folder and PRODUCTS fp32, or bf16 for torch's
+autocast.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def build(method: str, base: str) -> Any:
 
 
 torch.manual_seed(0)
-model = build(*sys.argv[1:])
+method, base, products = sys.argv[1:]
+model = build(method, base)
 model.train()
 parameters = [p for p in model.parameters() if p.requires_grad]
 optimizer = torch.optim.AdamW(parameters, lr=1e-5)
@@ -60,7 +62,9 @@ def prepare(lengths: list[int]) -> Any:
 
 def step(batch: dict[str, torch.Tensor]) -> None:
     """Forward, backward, clip, update."""
-    model(**batch).loss.backward()
+    with torch.autocast("cpu", torch.bfloat16, enabled=products == "bf16"):
+        loss = model(**batch).loss
+    loss.backward()
     torch.nn.utils.clip_grad_norm_(parameters, 1.0)
     optimizer.step()
     optimizer.zero_grad()
