@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -27,6 +28,7 @@ def about(study: Study) -> dict[str, Any]:
         "figure": study.figure,
         "base": study.facts.base.name,
         "seeds": study.seeds,
+        "products": study.products,
         "runs_done": len(done),
         "runs_known": len(needed),
         "hours": sum(record["seconds"] for record in done) / 3600,
@@ -55,7 +57,8 @@ def progress_note(answer: dict[str, Any]) -> str:
     tasks = answer["tasks"]
     rows = f"{max(task['train'] for task in tasks):,}"
     seeds = f", {answer['seeds']} seeds" if answer["seeds"] > 1 else ", one seed"
-    note = f"`{answer['base']}`, at most {rows} training rows a task{seeds}"
+    half = ", products in bfloat16" if answer["products"] == "bf16" else ""
+    note = f"`{Path(answer['base']).name}`, at most {rows} training rows a task{seeds}{half}"
     if answer["runs_done"] < answer["runs_known"]:
         note += f"; {answer['runs_done']} of at least {answer['runs_known']} runs are done"
     return f"{note}."
