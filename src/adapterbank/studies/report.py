@@ -73,8 +73,10 @@ def write_page(folder: Path) -> Page:
     answer = kind.compute(study)
     done, known = answer["runs_done"], answer["runs_known"]
     write_record(folder / ANSWER, answer)
-    if done and kind.draw:
+    if done and kind.draw and done >= known / 2:
         kind.draw(answer, folder / FIGURE)
+    else:  # a few points would show nothing, or something else
+        (folder / FIGURE).unlink(missing_ok=True)
     found = kind.markdown(answer) if done else NOTHING
     return _write_readme(folder, study.title, found, f"{done} of {known} runs")
 
