@@ -4,6 +4,7 @@ PRODUCTS`, the latter fp32 or bf16."""
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import torch
 from protocol import serve, token_rows
@@ -21,7 +22,8 @@ torch.manual_seed(0)
 method = Method("adapters", AdapterConfig(size=64))
 model = TaskModel(load_encoder(sys.argv[1]), "classification", 2, method)
 rows = Rows((), Encoded.of([[0]], [[0]]), torch.tensor([0]))
-recipe = Recipe(1e-5, epochs=1_000_000, products=sys.argv[2])
+products: Any = sys.argv[2]
+recipe = Recipe(1e-5, epochs=1_000_000, products=products)
 run = Run(model, rows, recipe, score=dict, metric="accuracy")
 
 
