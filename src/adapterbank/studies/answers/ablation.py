@@ -38,7 +38,8 @@ def compute(study: Study) -> dict[str, Any]:
 
 
 def _removed(study: Study, rows: Any, arm: Arm) -> dict[str, Any] | None:
-    cell = cell_with(study, rows, arm.candidates()[0])
+    chosen = study.chosen(rows, arm)
+    cell = None if chosen is None else cell_with(study, rows, chosen)
     if cell is None:
         return None
     found = [record["ablation"] for record in cell.records]
