@@ -29,6 +29,7 @@ from adapterbank.model.task_model import TaskModel
 from adapterbank.store.package import read_package
 from adapterbank.tasks.batches import encode
 from adapterbank.tasks.task import Example
+from adapterbank.training.judge import Warned
 from tiny import save_base, tiny
 from training.toy import EXAMPLES, NUMBERS, TAGGED, TASK
 
@@ -97,6 +98,13 @@ def test_learning_leaves_everything_else_as_it_was(bank, tmp_path) -> None:
     assert all(verdict.ok and verdict.exact for verdict in bank.verify())
 
 
+def test_what_a_run_warns_of_is_a_warning(bank, monkeypatch) -> None:
+    monkeypatch.setattr("adapterbank.learn.warning", lambda *_: Warned("nothing was learnt"))
+    with pytest.warns(UserWarning, match="nothing was learnt") as seen:
+        bank.learn("another", ROWS, **QUICK)
+    assert [Path(each.filename).name for each in seen] == [Path(__file__).name]
+
+
 def test_mixed_inputs_are_answered_in_their_places(bank) -> None:
     draw = random.Random(0)
     asked = [
@@ -126,6 +134,7 @@ def test_mixed_inputs_are_answered_in_their_places(bank) -> None:
                 assert answer.value == pytest.approx(alone.value, rel=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:All 54 rows")  # wrong labels teach nothing
 def test_going_on(bank) -> None:
     more = [*ROWS, *({"text": f"{row['text']} it was fine", "label": "ok"} for row in ROWS[::4])]
     info = bank.learn(

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from adapterbank.errors import ConfigError, NotBetter, WrongBase
-from adapterbank.learn import Compared, Learnt, Plan, data_digest, learn, publish
+from adapterbank.learn import Compared, Learnt, Plan, Resumed, data_digest, learn, publish
 from adapterbank.model.encoder import fingerprint, load_encoder
 from adapterbank.model.methods import Method
 from adapterbank.order import Earlier, Order, make_order
@@ -118,6 +118,19 @@ def test_a_run_that_was_stopped_goes_on(encoder, tmp_path, monkeypatch, minutes)
         whole = learnt(encoder, TASK, order)
         tensors = again[-1].tensors
         assert all(torch.equal(whole.tensors[n], tensors[n]) for n in whole.tensors)
+
+
+def test_a_run_that_goes_on_tells_of_the_epochs_before(encoder, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("adapterbank.training.checkpoint.EVERY", 0.0)
+    monkeypatch.setattr("adapterbank.training.checkpoint.COST", 1e9)
+    order = Order(settings=SETTINGS, baselines=False)
+    events = learn(encoder, TASK, order, runs=tmp_path)
+    first = next(event for event in events if isinstance(event, Epoch))
+    next(event for event in events if isinstance(event, Step))
+    events.close()
+    again = list(learn(encoder, TASK, order, runs=tmp_path, resume=True))
+    assert [e.dev for e in again if isinstance(e, Resumed)] == [[first.dev]]
+    assert [e.epoch for e in again if isinstance(e, Epoch)] == [2]
 
 
 def test_other_data_or_settings_are_another_run(encoder, tmp_path, monkeypatch) -> None:

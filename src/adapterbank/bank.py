@@ -8,6 +8,7 @@ bank.predict("spam", ["win a prize now"])
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,7 @@ from adapterbank.tasks.load import load_task
 from adapterbank.tasks.predictions import Prediction
 from adapterbank.tasks.sources import Source
 from adapterbank.tasks.task import Task
+from adapterbank.training.judge import Warned
 from adapterbank.verify import Verdict, check_probes, software, take_probes, verify
 
 # What says how data is read; every other setting says how to learn.
@@ -114,7 +116,7 @@ class Bank:
         """
         even_if_worse = settings.pop("even_if_worse", False)
         events = self.learning(name, data, **settings)
-        learnt = next(event for event in events if isinstance(event, Learnt))
+        learnt = _outcome(events)
         entry = self.publish(name, learnt, even_if_worse=even_if_worse)
         next(events, None)  # it is kept: the run may remove its state
         return self.show(str(entry))
@@ -321,3 +323,13 @@ def _name_of(path: Path) -> str:
         raise PackageError(
             f"{path.name!r} cannot be a task's name.", "Give one: --name NAME."
         ) from error
+
+
+def _outcome(events: Iterator[Event]) -> Learnt:
+    """The end of a run; what it warns of on the way becomes a warning of Python's."""
+    for event in events:
+        if isinstance(event, Warned):
+            warnings.warn(event.message, stacklevel=3)
+        if isinstance(event, Learnt):
+            return event
+    raise AssertionError("the run ended without a result")

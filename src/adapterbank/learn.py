@@ -51,14 +51,16 @@ from adapterbank.training.evaluate import scores_of
 from adapterbank.training.judge import (
     Judgement,
     Rounded,
+    Warned,
     balance,
     confusions,
     dev_answers,
     dev_scores,
     judge,
     round_if_it_holds,
+    warning,
 )
-from adapterbank.training.loop import Epoch, Run, Step
+from adapterbank.training.loop import Epoch, Run, Scores, Step
 from adapterbank.training.pace import Pace, fit_to_time, measure_pace
 from adapterbank.training.recipe import Recipe
 from adapterbank.training.rows import Rows, prepare
@@ -96,6 +98,8 @@ class Resumed:
 
     step: int
     steps: int
+    dev: list[Scores]
+    """Of the epochs that were done before."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,7 @@ class Compared:
         return (-gain if self.metric in LOWER_IS_BETTER else gain) < 0
 
 
-Event = DataReport | Plan | Resumed | Baseline | Step | Epoch | Rounded | Compared | Learnt
+Event = DataReport | Plan | Resumed | Baseline | Step | Epoch | Rounded | Warned | Compared | Learnt
 
 
 @dataclass
@@ -210,6 +214,9 @@ def learn(
             precision = rounded.precision
             yield rounded
         judgement = judge(model, task, splits.dev, splits.test)
+        examples, rate = task.test or task.dev, recipe.learning_rate
+        if (warned := warning(task, examples, judgement.predictions, rate)) is not None:
+            yield warned
         probes = take_probes(encoder, model)
         tensors = {name: tensor.clone() for name, tensor in model.tensors().items()}
     compared = None
@@ -235,7 +242,7 @@ def learn(
     yield Learnt(
         manifest,
         tensors,
-        task.test or task.dev,
+        examples,
         judgement.predictions,
         time.perf_counter() - began,
         pace.examples_per_second,
@@ -336,7 +343,7 @@ def _train(
     size = (2 if order.precision == "fp16" else 4) * trained
     yield Plan(run.recipe, run.steps, seconds, trained, size)
     if resumed:
-        yield Resumed(run.step, run.steps)
+        yield Resumed(run.step, run.steps, list(run.history))
     if run.recipe.epochs > 1:
         splits.remember(run.model)
         run.rows = splits.train

@@ -69,7 +69,7 @@ class Follower:
         from adapterbank.learn import Compared, Plan, Resumed
         from adapterbank.tasks.report import DataReport
         from adapterbank.training.baselines import Baseline
-        from adapterbank.training.judge import Rounded
+        from adapterbank.training.judge import Rounded, Warned
         from adapterbank.training.loop import Epoch, Step
 
         match event:
@@ -88,6 +88,8 @@ class Follower:
                 self._epoch(event)
             case Rounded():
                 self.say(describe_rounding(event))
+            case Warned():
+                self.say(f"Warning: {event.message}")
             case Compared():
                 self.say(
                     f"On the same dev rows: {event.reference} {event.metric} {event.before:.4f}, "

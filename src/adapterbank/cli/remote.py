@@ -98,4 +98,6 @@ def _line(event: dict[str, Any]) -> str:
             return f"epoch {event['epoch']} of {event['epochs']}: {scores}"
         case "data":
             return "\n".join(f"warning: {each}" for each in event["warnings"])
+        case "warned":
+            return f"warning: {event['message']}"
     return ""

@@ -28,7 +28,7 @@ from adapterbank.tasks.load import load_task
 from adapterbank.tasks.report import DataReport
 from adapterbank.tasks.task import Task
 from adapterbank.training.baselines import Baseline
-from adapterbank.training.judge import Rounded
+from adapterbank.training.judge import Rounded, Warned
 from adapterbank.training.loop import Epoch, Step
 
 Emit = Callable[[dict[str, Any]], None]
@@ -140,7 +140,7 @@ class Teller:
             )
         elif isinstance(event, DataReport):
             self._emit({"event": "data", **event.as_dict()})
-        elif isinstance(event, Resumed | Epoch | Baseline | Rounded | Compared):
+        elif isinstance(event, Resumed | Epoch | Baseline | Rounded | Warned | Compared):
             self._emit({"event": type(event).__name__.lower(), **asdict(event)})
 
     def _step(self, step: Step) -> None:

@@ -56,7 +56,7 @@ def work(arguments: dict[str, Any], emit: Emit) -> Record:
 
 
 def _train(config: RunConfig, encoder: Encoder, task: Task, runs: Path, emit: Emit) -> Record:
-    from adapterbank.learn import Learnt, learn
+    from adapterbank.learn import Learnt, Resumed, learn
     from adapterbank.model.config import AdapterConfig
     from adapterbank.model.methods import Method, MethodName
     from adapterbank.order import Order
@@ -74,6 +74,8 @@ def _train(config: RunConfig, encoder: Encoder, task: Task, runs: Path, emit: Em
     for event in learn(encoder, task, order, runs=runs, resume=True):
         if isinstance(event, Step):
             emit({"step": event.step, "steps": event.steps})
+        elif isinstance(event, Resumed):
+            curve += [round(scores[task.metric], 5) for scores in event.dev]
         elif isinstance(event, Epoch):
             curve.append(round(event.dev[task.metric], 5))
         elif isinstance(event, Learnt):

@@ -21,6 +21,7 @@ from adapterbank.training.rows import Rows
 
 CHANGED = 0.005  # of dev's answers may change when numbers are rounded
 LOST = 0.001  # of dev's score
+FEW = 20  # rows whose answers may all be alike by chance
 
 Confusions = Counter[tuple[str, str]]
 
@@ -75,6 +76,27 @@ def _threshold(dev: Rows, logits: NDArray[np.float32]) -> float | None:
     margins = [null_margin(found) for found in answers]
     texts = [found[0].text if found else "" for found in answers]
     return best_threshold(dev.examples, margins, texts)
+
+
+@dataclass(frozen=True)
+class Warned:
+    """What the task's owner should know before it is used."""
+
+    message: str
+
+
+def warning(
+    task: Task, examples: Sequence[Example], predictions: Sequence[Prediction], rate: float
+) -> Warned | None:
+    """That every row is answered alike, though their labels differ: training came to nothing."""
+    given = {prediction.label for prediction in predictions}
+    alike = len(given) == 1 and len({example.label for example in examples}) > 1
+    if task.kind != "classification" or len(examples) < FEW or not alike:
+        return None
+    return Warned(
+        f"All {len(examples)} rows that were scored are answered {given.pop()!r}: nothing was "
+        f"learnt at a learning rate of {rate:g}. Try half of it, another seed, or more rows."
+    )
 
 
 @dataclass(frozen=True)

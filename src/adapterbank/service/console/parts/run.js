@@ -15,6 +15,7 @@ export class Run {
   steps = []; // [step, loss]
   epochs = [];
   baselines = [];
+  warnings = [];
   lost = false;
   #live = false;
   #seen = []; // the first and the last [time, step] that came as they happened
@@ -42,8 +43,9 @@ export class Run {
     } else if (data.event === "step") this.#walk(data);
     else if (data.event === "epoch") this.epochs = [...this.epochs.slice(0, data.epoch - 1), data];
     else if (data.event === "baseline") this.baselines.push(data);
+    else if (data.event === "warned") this.warnings.push(data.message);
     else if (data.event === "data") this.data = data;
-    else if (data.event === "plan") Object.assign(this, { plan: data, baselines: [] });
+    else if (data.event === "plan") Object.assign(this, { plan: data, baselines: [], warnings: [] });
   }
 
   /** A run that was taken up again repeats steps: the later ones count. */

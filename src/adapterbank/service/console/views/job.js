@@ -48,7 +48,7 @@ function pageOf(run, path) {
     cancel.hidden = run.over;
     if (run.over) show(outcome, outcomeOf(run.job));
     curves.draw(run);
-    show(rest, baselines(run), run.data && dataOf(run.data));
+    show(rest, list("warnings", run.warnings), baselines(run), run.data && dataOf(run.data));
   }
   draw();
   const title = heading("Learning ", name(task));
