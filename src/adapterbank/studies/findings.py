@@ -144,16 +144,15 @@ def _layer_norms(answer: Answer) -> Verdict | None:
 
 def _rates(answer: Answer) -> Verdict | None:
     lost = {
-        arm["family"]: max(point["lost"] for point in arm["points"])
+        arm["family"]: fmean(point["lost"] for point in arm["points"])
         for arm in answer["arms"]
         if arm["points"]
     }
     if len(lost) < 2:
         return None
-    told = ", ".join(
-        f"{family} loses {value:.1f} at its worst rate" for family, value in lost.items()
-    )
-    return lost["adapters"] <= lost["full fine-tuning"], told
+    told = ", ".join(f"{family} {value:.1f}" for family, value in lost.items())
+    held = lost["adapters"] <= lost["full fine-tuning"]
+    return held, f"points below the best rate, on average over the rates: {told}"
 
 
 STATEMENTS: tuple[tuple[str, str, Callable[[Answer], Verdict | None]], ...] = (
