@@ -457,6 +457,16 @@ def test_an_unfinished_study_is_not_judged(ablation, tmp_path) -> None:
     assert all(f.figures.startswith("so far: ") for f in found)
 
 
+def test_a_task_that_was_not_learnt_has_nothing_to_remove() -> None:
+    tests = [test for _, study, test in STATEMENTS if study == "figure6-ablation"]
+    change = [[0, 0, -50.0], [0, 1, -50.0], [1, 1, 0.0]]
+    without = [[0, 0, 0.26], [0, 1, 0.26], [1, 1, 0.51]]
+    poor = {"layers": [0, 1], "whole": 0.52, "constant": 0.5, "without": without, "change": change}
+    assert [test({"removed": {"poor": poor}}) for test in tests] == [None, None, None]
+    verdicts = [test({"removed": {"good": {**poor, "constant": 0.26}}}) for test in tests]
+    assert [verdict[0] for verdict in verdicts] == [False, True, False]
+
+
 def test_a_near_miss_is_one(tmp_path) -> None:
     _, _, near = next(s for s in STATEMENTS if s[1] == "quality")
     arms = [{"name": "adapters 32", "gap": {"mean": -0.6, "error": 0.1, "tasks": 7}, "mean": 1.0}]

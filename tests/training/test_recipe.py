@@ -24,14 +24,16 @@ def test_the_paper_to_the_letter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "epochs", "batch"),
-    [(1, 15, 16), (200, 15, 16), (300, 11, 16), (1_000, 5, 16), (3_000, 4, 16), (10_000, 3, 16),
-     (20_000, 2, 32), (1_000_000, 2, 32)],
+    ("rows", "epochs", "batch", "rate"),
+    [(1, 15, 16, 2e-3), (200, 15, 16, 2e-3), (300, 11, 16, 2e-3), (1_000, 5, 16, 2e-3),
+     (3_000, 4, 16, 1.2e-3), (4_000, 4, 16, 1e-3), (10_000, 3, 16, 6.3e-4), (20_000, 2, 32, 5e-4),
+     (1_000_000, 2, 32, 5e-4)],
 )  # fmt: skip
-def test_the_default_suits_the_size_of_the_data(rows, epochs, batch) -> None:
+def test_the_default_suits_the_size_of_the_data(rows, epochs, batch, rate) -> None:
     recipe = make_recipe("default", "adapters", rows)
     assert (recipe.epochs, recipe.batch_size) == (epochs, batch)
-    assert recipe.learning_rate == LEARNING_RATES["adapters"]
+    assert recipe.learning_rate == rate
+    assert make_recipe("default", "full", rows).learning_rate == LEARNING_RATES["full"]
 
 
 def test_single_settings_override() -> None:

@@ -16,6 +16,7 @@ Answer = dict[str, Any]
 Verdict = tuple[bool, str]
 NEAR = 0.4  # points: the gap of the paper's own table 1
 ROBUST = 1e-2
+LEARNT = 3  # points above the majority class
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,18 @@ def _above_baselines(answer: Answer) -> Verdict | None:
     return mine > max(theirs), f"{mine:.1f} against {theirs[0]:.1f} and {theirs[1]:.1f}"
 
 
+def _learnt(answer: Answer) -> dict[str, Any]:
+    """The tasks that adapters learnt: of others there is nothing to remove."""
+    return {
+        task: found
+        for task, found in answer["removed"].items()
+        if 100 * (found["whole"] - (found["constant"] or 0)) >= LEARNT
+    }
+
+
 def _one_layer(answer: Answer) -> Verdict | None:
     worst = {t: min(v for (i, j), v in changes(found).items() if i == j)
-             for t, found in answer["removed"].items()}  # fmt: skip
+             for t, found in _learnt(answer).items()}  # fmt: skip
     if not worst:
         return None
     told = ", ".join(f"{task} {value:+.1f} %" for task, value in worst.items())
@@ -91,7 +101,7 @@ def _one_layer(answer: Answer) -> Verdict | None:
 
 def _all_layers(answer: Answer) -> Verdict | None:
     gaps = {}
-    for task, found in answer["removed"].items():
+    for task, found in _learnt(answer).items():
         layers = found["layers"]
         bare = next(s for i, j, s in found["without"] if (i, j) == (layers[0], layers[-1]))
         gaps[task] = (100 * bare, 100 * (found["constant"] or 0))
@@ -105,7 +115,7 @@ def _all_layers(answer: Answer) -> Verdict | None:
 
 def _upper_layers(answer: Answer) -> Verdict | None:
     told, held = [], []
-    for task, found in answer["removed"].items():
+    for task, found in _learnt(answer).items():
         change, layers = changes(found), found["layers"]
         half = len(layers) // 2
         low, high = change[layers[0], layers[half - 1]], change[layers[half], layers[-1]]

@@ -34,6 +34,8 @@ PAPER_LEARNING_RATES: dict[MethodName, float] = {
     "layer-norm": 3e-3,
     "head": 3e-3,
 }
+FULL_RATE_ROWS = 1_000  # up to so many rows adapters take their whole rate,
+LEAST_RATE = 5e-4  # and however many there are, no less than this
 SPAN_LENGTH = 384  # tokens of a window over a long context
 MANY_ROWS = 20_000
 
@@ -118,8 +120,17 @@ def _default(method: MethodName, rows: int) -> Recipe:
     """What measured best. The number of steps is what small data lacks, so it gets smaller batches
     and more epochs; a row costs the same in either."""
     return Recipe(
-        LEARNING_RATES[method], epochs=_epochs(rows), batch_size=16 if rows < MANY_ROWS else 32
+        _rate(method, rows), epochs=_epochs(rows), batch_size=16 if rows < MANY_ROWS else 32
     )
+
+
+def _rate(method: MethodName, rows: int) -> float:
+    """Of adapters: it falls with the root of the rows. The more steps are taken at a high rate, the
+    likelier one of them leads to where all rows are answered alike, and there is no way back."""
+    rate = LEARNING_RATES[method]
+    if method != "adapters" or rows <= FULL_RATE_ROWS:
+        return rate
+    return max(LEAST_RATE, float(f"{rate * (FULL_RATE_ROWS / rows) ** 0.5:.2g}"))
 
 
 def _epochs(rows: int) -> int:
