@@ -266,31 +266,49 @@ def test_a_job_that_fails_says_why(page, tmp_path: Path) -> None:
     expect(page.get_by_role("alert")).to_contain_text("there is no column 'text'")
 
 
+JOB = {
+    "id": "7",
+    "task": "spam",
+    "state": "running",
+    "created": 1e9,
+    "started": 1e9,
+    "ended": None,
+    "result": None,
+    "error": None,
+}
+PLAN = {"event": "plan", "steps": 4, "epochs": 1, "seconds": 8.0}
+
+
+def test_a_job_that_has_learnt_nothing_says_so(page) -> None:
+    message = f"All 9 rows that were scored are answered '{HOSTILE[0]}': nothing was learnt."
+    told = [json.dumps(each) for each in (PLAN, {"event": "warned", "message": message})]
+    over = json.dumps(JOB | {"state": "cancelled", "ended": 1e9 + 9})
+    text = "".join(f"id: {i}\ndata: {each}\n\n" for i, each in enumerate(told))
+    text += f"event: job\ndata: {over}\n\n"
+    page.route("**/v1/jobs/7", lambda route: route.fulfill(body=json.dumps(JOB)))
+    page.route(
+        "**/v1/jobs/7/events",
+        lambda route: route.fulfill(body=text, content_type="text/event-stream"),
+    )
+    page.goto("/#/job/7")
+    expect(page.locator("ul.warnings li")).to_have_text([message])
+
+
 def test_a_broken_stream_is_taken_up_where_it_broke(page) -> None:
-    job = {
-        "id": "7",
-        "task": "spam",
-        "state": "running",
-        "created": 1e9,
-        "started": 1e9,
-        "ended": None,
-    }
-    job |= {"result": None, "error": None}
-    plan = {"event": "plan", "steps": 4, "epochs": 1, "seconds": 8.0}
     steps = [{"event": "step", "step": i, "steps": 4, "loss": 1 / i} for i in (1, 2, 3)]
     asked: list[str | None] = []
 
     def follow(route) -> None:
         asked.append(route.request.headers.get("last-event-id"))
-        events = [json.dumps(plan), *map(json.dumps, steps)]
+        events = [json.dumps(PLAN), *map(json.dumps, steps)]
         parts = (events[:2], events[2:])[len(asked) > 1]
         first = 0 if len(asked) == 1 else 2
         text = "".join(f"id: {first + i}\ndata: {each}\n\n" for i, each in enumerate(parts))
-        over = job | ({"state": "cancelled", "ended": 1e9 + 9} if len(asked) > 1 else {})
+        over = JOB | ({"state": "cancelled", "ended": 1e9 + 9} if len(asked) > 1 else {})
         text += f": still here\n\nevent: job\ndata: {json.dumps(over)}\n\n"
         route.fulfill(body=text, content_type="text/event-stream")
 
-    page.route("**/v1/jobs/7", lambda route: route.fulfill(body=json.dumps(job)))
+    page.route("**/v1/jobs/7", lambda route: route.fulfill(body=json.dumps(JOB)))
     page.route("**/v1/jobs/7/events", follow)
     page.goto("/#/job/7")
     expect(page.get_by_text("It was cancelled.")).to_be_visible()
