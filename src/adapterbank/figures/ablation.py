@@ -45,7 +45,7 @@ def _heat_map(
     for (row, column), value in np.ndenumerate(table):
         if not np.isnan(value):
             dark = value < 0.55 * worst
-            panel.text(column, row, f"{value:.0f}" if abs(value) >= 0.5 else "0", ha="center",
+            panel.text(column, row, f"{value:+.0f}" if abs(value) >= 0.5 else "0", ha="center",
                        va="center", fontsize=7.5, color="white" if dark else "#222222")  # fmt: skip
     panel.set_title(task)
     panel.set_xticks(range(len(layers)), map(str, layers))

@@ -57,9 +57,12 @@ def picture(path: Path, width: float, height: float) -> Iterator[Figure]:
     """A figure to draw on; kept at the end, in the form that the path's ending names."""
     import matplotlib
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
+        # Room at the edges: titles of panels with a fixed shape would touch them.
+        layout = ConstrainedLayoutEngine(h_pad=0.08)
+        figure = Figure(figsize=(width, height), layout=layout)
         yield figure
         figure.savefig(path, dpi=200, metadata={"Date": None} if path.suffix == ".svg" else None)
 
