@@ -35,7 +35,7 @@ PAPER_LEARNING_RATES: dict[MethodName, float] = {
     "head": 3e-3,
 }
 FULL_RATE_ROWS = 1_000  # up to so many rows adapters take their whole rate,
-LEAST_RATE = 5e-4  # and however many there are, no less than this
+LEAST_RATE = 1e-3  # and from 4,000 on this one
 SPAN_LENGTH = 384  # tokens of a window over a long context
 MANY_ROWS = 20_000
 
