@@ -34,7 +34,6 @@ from adapterbank.tasks.load import load_task
 from adapterbank.tasks.predictions import Prediction
 from adapterbank.tasks.sources import Source
 from adapterbank.tasks.task import Task
-from adapterbank.training.judge import Warned
 from adapterbank.verify import Verdict, check_probes, software, take_probes, verify
 
 # What says how data is read; every other setting says how to learn.
@@ -116,9 +115,11 @@ class Bank:
         """
         even_if_worse = settings.pop("even_if_worse", False)
         events = self.learning(name, data, **settings)
-        learnt = _outcome(events)
+        learnt = next(event for event in events if isinstance(event, Learnt))
         entry = self.publish(name, learnt, even_if_worse=even_if_worse)
         next(events, None)  # it is kept: the run may remove its state
+        for message in learnt.warnings:
+            warnings.warn(message, stacklevel=2)
         return self.show(str(entry))
 
     def learning(
@@ -323,13 +324,3 @@ def _name_of(path: Path) -> str:
         raise PackageError(
             f"{path.name!r} cannot be a task's name.", "Give one: --name NAME."
         ) from error
-
-
-def _outcome(events: Iterator[Event]) -> Learnt:
-    """The end of a run; what it warns of on the way becomes a warning of Python's."""
-    for event in events:
-        if isinstance(event, Warned):
-            warnings.warn(event.message, stacklevel=3)
-        if isinstance(event, Learnt):
-            return event
-    raise AssertionError("the run ended without a result")

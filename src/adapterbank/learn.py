@@ -115,6 +115,8 @@ class Learnt:
     seconds: float
     examples_per_second: float
     compared: Compared | None = None
+    warnings: tuple[str, ...] = ()
+    """What its owner should know before it is used."""
 
     def result(self, entry: Entry) -> dict[str, Any]:
         """What came of it, once it is in the bank; for JSON."""
@@ -247,6 +249,7 @@ def learn(
         time.perf_counter() - began,
         pace.examples_per_second,
         compared,
+        () if warned is None else (warned.message,),
     )
     if place is not None:  # the caller has kept the result by now
         place.remove()
