@@ -61,7 +61,7 @@ def picture(path: Path, width: float, height: float) -> Iterator[Figure]:
 
     with matplotlib.rc_context(STYLE):
         # Room at the edges: titles of panels with a fixed shape would touch them.
-        layout = ConstrainedLayoutEngine(h_pad=0.08)
+        layout = ConstrainedLayoutEngine(h_pad=0.08, rect=(0, 0, 1, 0.97))
         figure = Figure(figsize=(width, height), layout=layout)
         yield figure
         figure.savefig(path, dpi=200, metadata={"Date": None} if path.suffix == ".svg" else None)
