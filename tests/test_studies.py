@@ -251,6 +251,17 @@ def test_every_setting_stands_for_itself_without_a_choice(base, tmp_path) -> Non
     assert len(study.runs(study.rows[0], study.arms[0])) == 4
 
 
+def test_an_arm_may_choose_where_its_study_does_not(base, tmp_path) -> None:
+    of_study, of_arm = (
+        ("seeds = 2", "seeds = 2\nchoose = false"),
+        ("size = 4", "choose = true\nsize = 4"),
+    )
+    text = STUDY.format(base=base).replace(*of_study).replace(*of_arm)
+    study = read_study(write(tmp_path, text))
+    runs = study.runs(study.rows[0], study.arms[0])
+    assert [config.seed for config in runs] == [0, 0]  # the other seed is the winner's alone
+
+
 def test_runs_that_fail_are_named_and_the_others_kept(base, tmp_path) -> None:
     class Failing(InProcess):
         def run(self, works: list[Work]) -> Iterator[Event]:

@@ -467,6 +467,16 @@ def test_a_task_that_was_not_learnt_has_nothing_to_remove() -> None:
     assert [verdict[0] for verdict in verdicts] == [False, True, False]
 
 
+@pytest.mark.parametrize(("norms", "holds"), [(78.0, True), (79.0, False)])
+def test_layer_norms_are_compared_with_one_size_not_with_the_best(norms, holds) -> None:
+    test = next(test for text, _, test in STATEMENTS if text.startswith("LayerNorms alone"))
+    means = {"adapters 32": 80.0, "adapters 64": 99.0, "LayerNorms only": norms}
+    points = [{"name": name, "mean": mean} for name, mean in means.items()]
+    found, told = test({"points": {"support": points}})
+    assert found is holds
+    assert told == f"support: {norms:.1f} against 80.0"
+
+
 def test_a_near_miss_is_one(tmp_path) -> None:
     _, _, near = next(s for s in STATEMENTS if s[1] == "quality")
     arms = [{"name": "adapters 32", "gap": {"mean": -0.6, "error": 0.1, "tasks": 7}, "mean": 1.0}]

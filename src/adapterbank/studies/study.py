@@ -17,7 +17,7 @@
 An arm with lists is tried on their whole grid with one seed; the setting that is best on dev then
 runs with the other seeds. Where the best learning rate is the lowest or the highest of its list,
 the list is continued (`widen`, twice at most): a best at the edge may not be the best. With
-`choose = false` every setting runs with every seed.
+`choose = false`, for the study or for an arm, every setting runs with every seed.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ class Arm:
     name: str
     fixed: dict[str, Any]
     grid: dict[str, list[Any]]
+    choose: bool = True
+    """Whether the best setting on dev stands for the arm; else every setting stands for itself."""
 
     def candidates(self) -> list[dict[str, Any]]:
         """Every setting."""
@@ -87,8 +89,6 @@ class Study:
     seeds: int
     products: Products
     """How every run multiplies: the same on all machines."""
-    choose: bool
-    """Whether the best setting on dev stands for its arm; else every setting stands for itself."""
     widen: int
     """How often a list of learning rates may be continued."""
     reference: str
@@ -138,7 +138,7 @@ class Study:
 
     def runs(self, rows: Rows, arm: Arm) -> list[RunConfig]:
         """All that is known to be needed of an arm on a task: more once its setting is chosen."""
-        if not self.choose or len(arm.candidates()) == 1:
+        if not arm.choose or len(arm.candidates()) == 1:
             every = arm.candidates()
             return _unique(run for settings in every for run in self.seeded(rows, settings))
         first = [self.config(rows, settings, 0) for settings in self.tried(rows, arm)]
@@ -152,7 +152,7 @@ class Study:
     def tried(self, rows: Rows, arm: Arm) -> list[dict[str, Any]]:
         """Every setting of the grid, and those beyond its edges that its records ask for."""
         tried = arm.candidates()
-        for _ in range(self.widen if self.choose and len(arm.grid.get(RATE, ())) > 1 else 0):
+        for _ in range(self.widen if arm.choose and len(arm.grid.get(RATE, ())) > 1 else 0):
             best = self._best(rows, tried)
             further = _beyond(best, tried) if best else None
             if further is None:
@@ -211,7 +211,8 @@ def read_study(folder: Path) -> Study:
             raise ConfigError(f"{path} has no {name}.")
     caps = [found.get(f"{split}_rows", 0) for split in ("train", "dev", "test")]
     sources = dict(_sources(path, found["tasks"]))
-    arms = tuple(_arm(path, arm) for arm in found["arm"])
+    choose = found.get("choose", True)
+    arms = tuple(_arm(path, {"choose": choose, **arm}) for arm in found["arm"])
     reference = found.get("reference", "")
     if reference and reference not in (arm.name for arm in arms):
         raise ConfigError(f"{path}: the reference {reference!r} is not one of the arms.")
@@ -225,7 +226,6 @@ def read_study(folder: Path) -> Study:
         arms=arms,
         seeds=found.get("seeds", 1),
         products=found.get("products", SINGLE),
-        choose=found.get("choose", True),
         widen=found.get("widen", WIDEN),
         reference=reference,
         groups=found.get("group", {}),
@@ -252,13 +252,13 @@ def _arm(path: Path, found: dict[str, Any]) -> Arm:
     for name, values in grid.items():
         if not values:
             raise ConfigError(f"{path}: {name} of {found['name']} is an empty list.")
-    fixed = {k: v for k, v in found.items() if k not in grid and k != "name"}
+    fixed = {k: v for k, v in found.items() if k not in grid and k not in ("name", "choose")}
     if (probe := fixed.get("probe", "")) not in ("", *PROBES):
         raise ConfigError(
             f"{path}: {found['name']} asks for the probe {probe!r}.",
             f"There are: {', '.join(PROBES)}.",
         )
-    return Arm(found["name"], fixed, grid)
+    return Arm(found["name"], fixed, grid, found["choose"])
 
 
 def _beyond(best: dict[str, Any], tried: list[dict[str, Any]]) -> dict[str, Any] | None:

@@ -39,7 +39,7 @@ def compute(study: Study) -> dict[str, Any]:
 
 
 def _settings(study: Study, rows: Any, arm: Arm) -> list[tuple[str, dict[str, Any]]]:
-    if study.choose:
+    if arm.choose:
         chosen = study.chosen(rows, arm)
         return [] if chosen is None else [(arm.name, chosen)]
     return [(_name(arm, each), each) for each in arm.candidates()]
