@@ -342,6 +342,15 @@ def test_half_the_bytes(tmp_path) -> None:
     assert "| support | 80.00 | 79.00 | 2.00% | 110 | 60 |" in text
 
 
+def test_numbers_are_not_counted_as_answers(tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(LOCK["tasks"]["support"], "kind", "regression")
+    study = make(tmp_path, 'figure = "fp16"\n[[arm]]\nname = "adapters"\nsize = 4\nprobe = "fp16"')
+    half = {"test": {"accuracy": 0.8}, "other_answers": 0.0, "bytes": 60, "bytes_fp32": 110}
+    put(study, "support", {"size": 4, "probe": "fp16"}, 0.8, fp16=half)
+    text = kind_of(study).markdown(kind_of(study).compute(study))
+    assert "| support | 80.00 | 80.00 |  | 110 | 60 |" in text
+
+
 def test_a_figure_that_there_is_not(tmp_path) -> None:
     study = make(tmp_path, 'figure = "pie"\n[[arm]]\nname = "a"')
     with pytest.raises(ConfigError, match=r"'pie'.*table.*tradeoff"):

@@ -20,7 +20,10 @@ def compute(study: Study) -> dict[str, Any]:
         found[task] = {
             "fp32": cell.mean,
             "fp16": fmean(100 * probe["test"][metric] for probe in probes),
-            "other_answers": fmean(probe["other_answers"] for probe in probes),
+            # A number is hardly ever the same to the last digit: its score tells more.
+            "other_answers": None
+            if study.facts.tasks[task].kind == "regression"
+            else fmean(probe["other_answers"] for probe in probes),
             "bytes_fp32": probes[0]["bytes_fp32"],
             "bytes_fp16": probes[0]["bytes"],
         }
@@ -30,9 +33,13 @@ def compute(study: Study) -> dict[str, Any]:
 def markdown(answer: dict[str, Any]) -> str:
     """One line a task."""
     rows = [
-        [task, f"{each['fp32']:.2f}", f"{each['fp16']:.2f}", f"{each['other_answers']:.2%}",
+        [task, f"{each['fp32']:.2f}", f"{each['fp16']:.2f}", _share(each["other_answers"]),
          f"{each['bytes_fp32']:,}", f"{each['bytes_fp16']:,}"]
         for task, each in answer["found"].items()
     ]  # fmt: skip
     head = ["", "fp32", "fp16", "other answers", "bytes, fp32", "bytes, fp16"]
     return f"{progress_note(answer)}\n\n{lines(head, rows)}"
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.2%}"
