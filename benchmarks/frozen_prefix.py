@@ -57,10 +57,10 @@ def measure(encoder: Encoder, rows: Rows, rounds: int) -> dict[str, float]:
     """The shortest epoch of each case."""
     layers, half = encoder.layers, encoder.layers // 2
     methods = {
-        EVERY: make_method("adapters", layers=layers, size=64),
-        HALF: make_method("adapters", layers=layers, size=64, first_layer=half),
-        TOP: make_method("top-k", layers=layers, top_k=half),
-        HEAD: make_method("head", layers=layers),
+        EVERY: make_method("adapters", layers, size=64),
+        HALF: make_method("adapters", layers, size=64, first_layer=half),
+        TOP: make_method("top-k", layers, top_k=half),
+        HEAD: make_method("head", layers),
     }
     best: dict[str, float] = defaultdict(lambda: float("inf"))
     for _ in range(rounds):

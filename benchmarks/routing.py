@@ -44,8 +44,9 @@ def main() -> None:
     for name in TASKS:
         task = limited(known_task(name), TRAIN, DEV, TEST)
         train, dev = (prepare(encoder, task, rows, LENGTH) for rows in (task.train, task.dev))
-        kept = write_statistics(*summarise(encoder, train, dev))
-        statistics[name] = read_statistics(kept, encoder.width)
+        summary = summarise(encoder, train, dev)
+        assert summary is not None  # there are rows enough
+        statistics[name] = read_statistics(write_statistics(*summary), encoder.width)
         texts[name] = vectors(encoder, task.test)
     outside = vectors(encoder, load_split("clinc150", "out_of_scope"))
     found = measure(statistics, texts, outside)

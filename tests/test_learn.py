@@ -165,6 +165,20 @@ def test_the_digest_is_of_every_row_and_label() -> None:
     assert data_digest(replace(TASK, name="other")) == data_digest(TASK)
 
 
+def test_contexts_longer_than_a_window_are_learnt(encoder) -> None:
+    long = tuple(e._replace(pair=f"{e.pair} {'the bad book ' * 40}") for e in QUESTIONS)
+    task = replace(SPANS, train=long, dev=long[:9], test=long[9:15])
+    found = learnt(encoder, task, Order(settings=SETTINGS | {"epochs": 1}))
+    assert found.manifest.statistics is not None
+
+
+def test_one_number_to_learn_from_has_no_spread(encoder) -> None:
+    task = replace(NUMBERS, train=NUMBERS.train[:1])
+    found = learnt(encoder, task, Order(settings=SETTINGS, baselines=False))
+    assert found.predictions[0].value == pytest.approx(NUMBERS.train[0].number, abs=1)
+    assert found.manifest.statistics is None  # it would be that row
+
+
 def test_statistics_can_be_left_out(encoder) -> None:
     order = Order(settings=SETTINGS, baselines=False)
     usual, without = (learnt(encoder, TASK, replace(order, statistics=s)) for s in (True, False))
@@ -323,6 +337,11 @@ def test_settings_by_name() -> None:
     assert (order.method.adapter.size, order.method.adapter.activation) == (8, "relu")
     assert order.settings == {"learning_rate": 0.5, "epochs": 3}
     assert make_order(4).method.adapter.size == 32
+    assert make_order(4, layers=(1, 3)).method.adapter.layers == (1, 3)
+    with pytest.raises(ConfigError, match="give one of them"):
+        make_order(4, layers=(1, 3), first_layer=2)
+    with pytest.raises(ConfigError, match="layers is 3; it takes layer numbers"):
+        make_order(4, layers=3)
     with pytest.raises(ConfigError, match=r"no setting 'epoch'. Did you mean epochs\?"):
         make_order(4, epoch=1)
     with pytest.raises(ConfigError, match="precision is 'fp8'; choose one of fp32, fp16"):

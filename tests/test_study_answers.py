@@ -250,6 +250,29 @@ def test_rates(tmp_path) -> None:
     assert "learning rate" in drawn(study, answer, tmp_path / "r.svg")
 
 
+def test_between_equals_on_dev_test_has_no_say(tmp_path) -> None:
+    study = make(tmp_path, RATES)
+    for rate in (1e-3, 2e-3):
+        for size, test in ((4, 0.7), (8, 0.9)):
+            put(study, "support", {"size": size, "learning_rate": rate}, test, dev=0.6)
+    (arm,) = kind_of(study).compute(study)["arms"]
+    assert [point["mean"] for point in arm["points"]] == pytest.approx([70, 70])
+
+
+def test_one_seed_has_no_error(tmp_path) -> None:
+    study = make(tmp_path, TABLE.replace("seeds = 3", "seeds = 1"))
+    for task in ("support", "reviews"):
+        put(study, task, FULL, 0.8)
+        for rate in (1e-3, 2e-3):
+            put(study, task, ADAPTERS | {"learning_rate": rate}, 0.9)
+        put(study, task, {"method": "frozen features"}, 0.7)
+    answer = kind_of(study).compute(study)
+    assert "| against full |  | +10.00 | -10.00 |" in kind_of(study).markdown(answer)
+    drawn(study, answer, tmp_path / "t.svg")
+    near = next(test for text, _, test in STATEMENTS if text.startswith("Adapters of size 32"))
+    assert near({"arms": [{**answer["arms"][1], "name": "adapters 32"}]}) is None
+
+
 ABLATION = """
 figure = "ablation"
 seeds = 2

@@ -63,8 +63,8 @@ class Order:
         return make_recipe(self.recipe, self.method.name, rows, kind, **self.settings)
 
 
-def make_order(layers: int, **settings: Any) -> Order:
-    """An order for a base of so many layers, from any fields of the method, the adapters, the
+def make_order(depth: int, /, **settings: Any) -> Order:
+    """An order for a base of `depth` layers, from any fields of the method, the adapters, the
     recipe and the order itself. None means not given."""
     given = {SHORT.get(name, name): each for name, each in settings.items() if each is not None}
     known = (*OF_METHOD, *OF_ADAPTER, *OF_RECIPE, *OWN)
@@ -82,7 +82,7 @@ def make_order(layers: int, **settings: Any) -> Order:
     of_method = some(OF_METHOD)
     method = make_method(
         of_method.pop("method", "adapters"),
-        layers=layers,
+        depth,
         **{"size": DEFAULT_SIZE, **of_method, **some(OF_ADAPTER)},
     )
     own = some(OWN)

@@ -15,7 +15,7 @@ from adapterbank.errors import AdapterBankError, PackageError
 from adapterbank.model.encoder import Encoder, fingerprint
 from adapterbank.model.probes import TOLERANCE, probe_logits, probe_rows, processor
 from adapterbank.model.task_model import TaskModel
-from adapterbank.store.manifest import BaseRecord, Manifest, Probe
+from adapterbank.store.manifest import DAMAGED, BaseRecord, Manifest, Probe
 from adapterbank.store.mount import mount
 from adapterbank.store.names import split_reference
 from adapterbank.store.package import Package
@@ -68,8 +68,13 @@ def _task(store: Store, encoder: Encoder, reference: str) -> Iterator[Verdict]:
 def check_probes(encoder: Encoder, package: Package) -> bool:
     """Replay a package's probes; whether every bit is the same. A difference is an error."""
     manifest = package.manifest
+    rows = [probe.tokens for probe in manifest.probes] or probe_rows(encoder)
     with mount(encoder, package) as model:
-        logits = probe_logits(model, [probe.tokens for probe in manifest.probes])
+        logits = probe_logits(model, rows)
+    if not all(np.isfinite(found).all() for found in logits):
+        raise PackageError("It answers with numbers that are not finite.", DAMAGED)
+    if not manifest.probes:  # of a task that was brought in: nothing to compare with
+        return True
     exact = True
     for probe, found in zip(manifest.probes, logits, strict=True):
         if _digest(found) == probe.sha256:

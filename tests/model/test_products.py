@@ -131,3 +131,12 @@ def test_a_wide_middle_stays_rounded_between_two_products() -> None:
     assert (out.dtype, found.dtype) == (torch.float32, torch.float32)
     torch.testing.assert_close(out, block(x), atol=5e-3, rtol=5e-2)
     torch.testing.assert_close(found, wanted, atol=5e-3, rtol=5e-2)
+
+
+def test_what_stands_apart_is_not_rounded() -> None:
+    whole = nn.ModuleDict({"base": frozen(128, 128), "own": nn.Linear(128, 128)})
+    x = torch.randn(20, 128)
+    exact = {name: layer(x) for name, layer in whole.items()}
+    with fast_products(whole, "bf16", apart=whole["own"]):
+        assert not torch.equal(whole["base"](x), exact["base"])
+        assert torch.equal(whole["own"](x), exact["own"])

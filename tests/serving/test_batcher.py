@@ -136,6 +136,27 @@ def test_a_cancelled_request_is_not_run(engine, monkeypatch) -> None:
     assert gate.batches == [1]
 
 
+def test_given_up_in_the_moment_that_it_fails(engine, monkeypatch) -> None:
+    gate = Gate(engine, monkeypatch)
+    with batching(engine) as batcher:
+        first = batcher.submit("plain", [TEXT])
+        assert gate.reached.wait(10)
+        late = batcher.submit("small", [TEXT], seconds=0)
+        monkeypatch.setattr(late, "done", lambda: late.cancel() and False)  # just after it is asked
+        gate.open.set()
+        first.result(10)
+        assert batcher.submit("large", [TEXT]).result(10).predictions[0].error is None
+
+
+def test_who_counts_cannot_stop_the_batches(engine) -> None:
+    def watch(_):
+        raise RuntimeError("cannot count")
+
+    with batching(engine, watch=watch) as batcher:
+        for _ in range(2):
+            assert batcher.submit("plain", [TEXT]).result(10).predictions[0].error is None
+
+
 def test_one_bad_request_does_not_spoil_a_batch(engine, monkeypatch) -> None:
     gate = Gate(engine, monkeypatch)
     run = engine.passes.onnx.run

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from adapterbank.errors import PackageError
 from adapterbank.serving.predictor import Predictor, embed
-from serving.conftest import COSTLY, FORMS, PAIRED, VARIANTS
+from adapterbank.verify import check_probes
+from serving.conftest import COSTLY, FORMS, PAIRED, VARIANTS, make_store
+from serving.tasks import random_task
 from tiny import WORDS
 
 WORD = st.sampled_from(WORDS[5:])
@@ -100,6 +103,57 @@ def test_the_order_of_rows_does_not_matter(engines, kind) -> None:
     draw.shuffle(inputs)
     for value, found in zip(inputs, engines[kind].answer(inputs), strict=True):
         same(found, first[value], 1e-5 if kind == "torch" else 1e-4)
+
+
+@pytest.mark.parametrize("kind", ["onnx", "torch"])
+def test_half_a_character_is_its_own_row_s_error(engines, kind) -> None:
+    engine = engines[kind]
+    found = engine.answer([("plain", "good"), ("small", "half \ud83d"), ("small", "good")])
+    assert "half a character" in found[1].error.message
+    assert found[0].label
+    assert found[2].label
+    assert {each.pins for each in engine.residency._residents.values()} == {0}
+
+
+def test_what_goes_wrong_in_the_middle_leaves_nothing_in_use(engine_on, store, monkeypatch) -> None:
+    engine = engine_on(store)
+    ask = engine.ask
+
+    def failing(task, inputs, *, wait=True):
+        if task == "small":
+            raise RuntimeError("not one of ours")
+        return ask(task, inputs, wait=wait)
+
+    monkeypatch.setattr(engine, "ask", failing)
+    with pytest.raises(RuntimeError, match="not one of ours"):
+        engine.answer([("plain", "good"), ("small", "good")])
+    assert {each.pins for each in engine.residency._residents.values()} == {0}
+
+
+@pytest.mark.parametrize(
+    ("form", "part"),
+    [({}, "head.weight"), ({"activation": "relu"}, "up.bias"), ({"kind": "span"}, "head.weight")],
+)
+def test_numbers_without_end_are_their_own_task_s_error(
+    form, part, tmp_path, encoder, engine_on
+) -> None:
+    store = make_store(tmp_path / "bank", encoder, {"sound": {"activation": "relu"}, "plain": {}})
+    for i in range(4):  # whichever of them stands first in the batch
+        manifest, tensors = random_task(encoder, 10 + i, **form)
+        huge = {n: t.fill_(3e38) if n.endswith(part) else t for n, t in tensors.items()}
+        store.publish(f"huge-{i}", manifest, huge)
+    engine = engine_on(store)
+    wanted = [("sound", "the film was good"), ("plain", "a bad book"), (None, "it")]
+    alone = engine.answer(wanted)
+    long = "the film was good it was great the meal was bad"
+    asked = {"question": "the film", "context": long} if form.get("kind") == "span" else long
+    for i in range(4):
+        *rest, lost = engine.answer([*wanted, (f"huge-{i}", asked)])
+        assert "not finite" in lost.error.message
+        for found, expected in zip(rest, alone, strict=True):
+            same(found, expected, 1e-5)
+        with pytest.raises(PackageError, match="not finite"):
+            check_probes(encoder, store.load(store.find(f"huge-{i}")))
 
 
 def test_onnx_serves_the_standard_forms_and_torch_the_others(engines, store) -> None:

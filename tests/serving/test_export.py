@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from adapterbank.errors import UnsupportedBase
 from adapterbank.model.encoder import load_encoder
 from adapterbank.serving.engine import open_engine
-from adapterbank.serving.export import export_folder, find_export
+from adapterbank.serving.export import export_folder, find_export, make_export
 from adapterbank.serving.graph import LINEARS, build_graph
 from adapterbank.serving.passes import Passes, Rehearsal
 from adapterbank.serving.predictor import Predictor
@@ -86,6 +87,20 @@ def test_a_damaged_export_is_not_used(encoder, engine_on, store, file) -> None:
     assert find_export(encoder.fingerprint) is None
     assert engine_on(store).answer([("plain", TEXTS[0])])[0].error is None
     assert find_export(encoder.fingerprint) is not None
+
+
+def test_without_a_place_for_the_export_torch_answers(
+    encoder, engine_on, store, monkeypatch
+) -> None:
+    monkeypatch.setenv("ADAPTERBANK_CACHE", "/proc/nowhere")
+    engine = engine_on(store)
+    assert engine.passes.onnx is None
+    assert engine.answer([("plain", "the film was good")])[0].error is None
+
+
+def test_a_tokenizer_in_python_has_no_export(encoder) -> None:
+    with pytest.raises(UnsupportedBase, match="tokenizer"):
+        make_export(replace(encoder, tokenizer=object()), lambda _: True)
 
 
 def test_an_export_that_disagrees_with_torch_is_not_kept(base_of, monkeypatch) -> None:

@@ -111,6 +111,24 @@ def test_many_threads_load_a_task_once(engine_on, some, monkeypatch) -> None:
     assert len(loads) == 1
 
 
+def test_two_that_hold_what_the_other_wants_both_get_it(engine_on, some) -> None:
+    engine = engine_on(some, memory=room_for(1, engine_on(some), some))
+
+    def ask(names):
+        return [engine.answer([(name, TEXT) for name in names]) for _ in range(30)]
+
+    with ThreadPoolExecutor(2) as pool:
+        asking = [pool.submit(ask, names) for names in (NAMES[:3], NAMES[2::-1])]
+        for each in asking:
+            assert all(row.error is None for rows in each.result(timeout=60) for row in rows)
+
+
+def test_what_another_thread_loads_is_not_waited_for_unless_asked(engine_on, some) -> None:
+    residency, entry = engine_on(some).residency, some.find("t0")
+    residency._loading.add((entry.task, entry.version.package))
+    assert residency.acquire(entry, wait=False) is None
+
+
 def test_loading_holds_nobody_up(engine_on, some, monkeypatch) -> None:
     engine = engine_on(some)
     engine.answer([("t0", TEXT)])

@@ -79,8 +79,22 @@ def test_statistics_are_small_and_nearly_what_they_were() -> None:
 
 
 def test_no_row_is_kept_by_itself() -> None:
-    assert len(summary_of(cloud(1, 20), cloud(1, 20)).centres) == 2
-    assert len(summary_of(cloud(1, 3), cloud(1, 20)).centres) == 1
+    assert summary_of(cloud(1, 7), cloud(1, 20)) is None
+    alone = np.concatenate([cloud(1, 290, centres=3), *(cloud(10 + i, 1) for i in range(10))])
+    for rows in (alone, cloud(1, 8), cloud(1, 20), cloud(1, 300, centres=60)):
+        centres = summary_of(rows, cloud(1, 20)).centres
+        assert np.bincount((rows @ centres.T).argmax(1)).min() > 1
+        assert (rows @ centres.T).max() < 0.9999
+
+
+def test_a_task_with_all_but_one_text_leaves_the_others_their_chances(clouds, statistics) -> None:
+    same = np.repeat(cloud(7, 1), 40, axis=0)
+    twin = read_statistics(kept(same), WIDTH)
+    assert twin.near == pytest.approx(1, abs=1e-5)
+    with_twin = nearest(clouds["b"][301], {**statistics, "same": twin}, 10)
+    assert all(np.isfinite(each.probability) for each in with_twin)
+    assert with_twin[0] == nearest(clouds["b"][301], statistics, 1)[0]
+    assert nearest(same[0], {**statistics, "same": twin}, 1)[0].task == "same"
 
 
 @pytest.mark.parametrize(

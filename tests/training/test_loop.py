@@ -9,6 +9,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from adapterbank.errors import ConfigError, TrainingDiverged, UnsupportedBase
 from adapterbank.model import products
@@ -194,6 +195,13 @@ def test_bf16_products_on_every_architecture(name, method, native, tmp_path, mon
     assert exact != rounded, "nothing was rounded"
     assert exact == pytest.approx(rounded, rel=0.02)
     assert torch.cosine_similarity(whole, near, dim=0) > 0.99
+
+
+def test_bf16_leaves_adapters_and_heads_alone(bert) -> None:
+    wide = Method("adapters", AdapterConfig(size=products.NARROW))
+    with started(bert, Recipe(1e-3, products="bf16"), wide) as (model, run), run.ready():
+        own = [*model.attachment.modules(), *model.head.modules()]
+        assert not any("forward" in vars(module) for module in own if isinstance(module, nn.Linear))
 
 
 def test_a_run_says_how_it_multiplies(bert, monkeypatch) -> None:

@@ -27,7 +27,8 @@ class Group:
     """n rows of at most L tokens."""
 
     tokens: Tensor
-    """The token at each of the n × L places: [n, L]. Places past a row's end point at token 0."""
+    """The token at each of the n × L places: [n, L]. Places past a row's end point at its first
+    token: at another row's, a number there that is not finite would come in with weight 0."""
     real: Tensor | None
     """Which places hold a token of their row: [n, L]; None if all do."""
 
@@ -172,7 +173,7 @@ class Bounds:
         lengths = torch.tensor([self.lengths[row] for row in rows])
         places = torch.arange(int(lengths.max()))
         real = places < lengths[:, None]  # [n, L]
-        tokens = torch.where(real, starts[rows][:, None] + places, 0)
+        tokens = starts[rows][:, None] + torch.where(real, places, 0)
         return Group(tokens, None if bool(real.all()) else real)
 
 

@@ -53,7 +53,8 @@ class AdapterConfig:
                 "The paper uses 0.01 and finds anything below that as good.",
             )
         if self.layers is not None:
-            layers = tuple(sorted(set(self.layers)))
+            given = self.layers if isinstance(self.layers, list | tuple | set | range) else ()
+            layers = tuple(sorted(set(given)))
             if not layers or any(type(layer) is not int or layer < 0 for layer in layers):
                 raise ConfigError(
                     f"layers is {self.layers!r}; it takes layer numbers from 0.",

@@ -44,16 +44,21 @@ class Method:
 
 
 def make_method(
-    name: MethodName, *, layers: int, top_k: int = 1, first_layer: int = 0, **adapter: Any
+    name: MethodName, depth: int, *, top_k: int = 1, first_layer: int = 0, **adapter: Any
 ) -> Method:
-    """A method from plain settings, for a base of so many layers.
+    """A method from plain settings, for a base of `depth` layers.
 
     `first_layer` is the lowest layer with adapters; `adapter` are fields of its AdapterConfig.
     """
-    if not 0 <= first_layer < layers:
-        raise ConfigError(f"first_layer is {first_layer}; this base has layers 0 to {layers - 1}.")
+    if not 0 <= first_layer < depth:
+        raise ConfigError(f"first_layer is {first_layer}; this base has layers 0 to {depth - 1}.")
     if first_layer:
-        adapter["layers"] = tuple(range(first_layer, layers))
+        if adapter.get("layers") is not None:
+            raise ConfigError(
+                f"first_layer is {first_layer}, and layers is {adapter['layers']}.",
+                "Both say which layers have adapters: give one of them.",
+            )
+        adapter["layers"] = tuple(range(first_layer, depth))
     return Method(name, AdapterConfig(**adapter), top_k)
 
 

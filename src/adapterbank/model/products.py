@@ -48,10 +48,18 @@ def multiplies_halves() -> bool:
 
 
 @contextmanager
-def fast_products(model: nn.Module, products: Products = "fp32") -> Iterator[None]:
-    """Within this block the model's wide linear layers multiply as described above."""
+def fast_products(
+    model: nn.Module, products: Products = "fp32", apart: nn.Module | None = None
+) -> Iterator[None]:
+    """Within this block the model's wide linear layers multiply as described above; those of
+    `apart`, a part of it, do not."""
     half = products == "bf16"
-    layers = [layer for layer in model.modules() if type(layer) is nn.Linear and _wide(layer)]
+    left = set() if apart is None else set(apart.modules())
+    layers = [
+        layer
+        for layer in model.modules()
+        if type(layer) is nn.Linear and _wide(layer) and layer not in left
+    ]
     changed = []
     for layer in layers:
         if not layer.weight.requires_grad and _can_lay_out():

@@ -7,10 +7,12 @@ task loaded, their texts tokenised) by the threads that bring them; one thread r
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +23,7 @@ from adapterbank.serving.rows import Array
 from adapterbank.store.store import Entry
 from adapterbank.tasks.predictions import Prediction
 
+log = logging.getLogger("adapterbank.serving")
 BATCH_TOKENS = 512  # more hardly gain speed, and let others wait longer
 QUEUE_TOKENS = 64 * BATCH_TOKENS  # about six seconds of work on two cores
 WINDOW = 0.002  # seconds to wait for company
@@ -48,10 +51,12 @@ class Request:
         """Give the answers once every row has run."""
         if len(self.found) == len(self.asked.rows) and not self.future.done():
             rows = [self.found[i] for i in range(len(self.asked.rows))]
-            self.future.set_result(Answered(self.asked.entry, self.asked.answer(rows)))
+            answered = Answered(self.asked.entry, self.asked.answer(rows))
+            with suppress(InvalidStateError):
+                self.future.set_result(answered)
 
     def fail(self, error: Exception) -> None:
-        if not self.future.done():
+        with suppress(InvalidStateError):  # cancelled, perhaps in this very moment
             self.future.set_exception(error)
 
 
@@ -151,7 +156,13 @@ class Batcher:
                     self._changed.wait(self.window)
                 pieces = self._queue.take(self.batch_tokens)
             company = len({id(request) for request, _ in pieces}) > 1 or len(self._queue) > 0
-            self._run([piece for piece in pieces if self._wanted(piece[0])])
+            wanted = [piece for piece in pieces if self._wanted(piece[0])]
+            try:
+                self._run(wanted)
+            except Exception as error:  # whatever it is, the next batch is to run
+                log.exception("a batch of %d rows", len(wanted))
+                for request, _ in wanted:
+                    request.fail(error)
 
     def _wanted(self, request: Request) -> bool:
         if request.future.done():  # cancelled, or failed in an earlier batch

@@ -70,7 +70,10 @@ class Engine:
             by_task[task].append(i)
         answers: dict[int, Prediction] = {}
         waiting: list[tuple[list[int], Asked]] = []
-        with self._loaded(task for task in by_task if task is not None) as loaded:
+        with (
+            self._loaded(task for task in by_task if task is not None) as loaded,
+            _released(waiting),
+        ):
             for task, rows in by_task.items():
                 try:
                     wait = not waiting and not loaded
@@ -118,13 +121,9 @@ class Engine:
             self.residency.release(residents.pop())
 
     def _run(self, waiting: list[tuple[list[int], Asked]]) -> dict[int, Prediction]:
-        try:
+        with _released(waiting):
+            numbers = [i for rows, _ in waiting for i in rows]
             found = self.run([asked for _, asked in waiting])
-        finally:
-            for _, asked in waiting:
-                asked.release()
-        numbers = [i for rows, _ in waiting for i in rows]
-        waiting.clear()
         return dict(zip(numbers, (each for some in found for each in some), strict=True))
 
     @contextmanager
@@ -185,15 +184,25 @@ class Engine:
 
             def answer(found: Sequence[Array]) -> list[Prediction]:
                 states = np.concatenate([np.empty((0, weight.shape[1]), np.float32), *found])
-                return decode_spans(windows, states @ weight.T + bias, manifest.threshold)
+                logits = _logits(states, weight, bias)
+                if not np.isfinite(logits).all():
+                    return [Prediction(error=_overflown(resident.entry))] * len(examples)
+                return decode_spans(windows, logits, manifest.threshold)
         else:
             encoded = encode(self.passes.tokenizer, examples, manifest.max_length)
             rows = _rows(encoded, resident.seat, manifest.pooling)
 
             def answer(found: Sequence[Array]) -> list[Prediction]:
                 states = np.array(found, np.float32).reshape(-1, weight.shape[1])
-                logits = states @ weight.T + bias
-                return decode(manifest.kind, manifest.labels, logits, manifest.temperature)
+                logits = _logits(states, weight, bias)
+                sound: list[bool] = [bool(np.isfinite(row).all()) for row in logits]
+                answers = decode(
+                    manifest.kind, manifest.labels, logits[sound], manifest.temperature
+                )
+                if all(sound):
+                    return answers
+                lost = _overflown(resident.entry)
+                return _in_place([None if fine else lost for fine in sound], answers)
 
         release = partial(self.residency.release, resident)
         return Asked(resident.entry, rows, resident.runs_on, answer, release)
@@ -264,6 +273,29 @@ class Using:
     def predict(self, examples: Sequence[Example]) -> list[Prediction]:
         """Answers, one an example."""
         return self.engine.run([self.engine.ask_examples(self.resident, examples)])[0]
+
+
+@contextmanager
+def _released(waiting: list[tuple[list[int], Asked]]) -> Iterator[None]:
+    """What waits at the end of the block, whatever ends it, is in use no more."""
+    try:
+        yield
+    finally:
+        while waiting:
+            waiting.pop()[1].release()
+
+
+def _logits(states: Array, weight: Array, bias: Array) -> Array:
+    """What a head makes of states; numbers that are not finite are the caller's."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        found: Array = states @ weight.T + bias
+    return found
+
+
+def _overflown(entry: Entry) -> PackageError:
+    return PackageError(
+        f"{entry} gives numbers that are not finite.", "Publish it again, or roll it back."
+    )
 
 
 def _read(

@@ -155,7 +155,9 @@ def _build(encoder: Encoder) -> tuple[dict[str, bytes], ExportRecord]:
         for name, path in sites.norm_paths(model).items()
         for leaf, parameter in model.get_submodule(path).named_parameters(recurse=False)
     }
-    backend: Any = encoder.tokenizer.backend_tokenizer
+    backend: Any = getattr(encoder.tokenizer, "backend_tokenizer", None)
+    if backend is None:  # written in Python: it needs the library that it comes with
+        raise UnsupportedBase(f"The tokenizer of {encoder.name!r} cannot be exported.")
     files = {
         GRAPH: build_graph(encoder).SerializeToString(),
         TOKENIZER: backend.to_str().encode(),

@@ -6,6 +6,7 @@ the standard form are served without either.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from functools import cached_property
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from adapterbank.serving.onnx_pass import OnnxPass
     from adapterbank.serving.torch_pass import TorchPass, WholePass
 
+log = logging.getLogger("adapterbank.serving")
 GPU_DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 TOLERANCE = 1e-4  # between an export and torch
 
@@ -99,6 +101,9 @@ class Passes:
             with self._lock:
                 return make_export(self._load(), self._agrees)
         except UnsupportedBase:
+            return None
+        except OSError as error:  # no room, or no place that can be written to
+            log.warning("The base's graph could not be kept, so torch answers: %s", error)
             return None
 
     def _agrees(self, export: Export) -> bool:

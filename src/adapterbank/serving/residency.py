@@ -76,12 +76,14 @@ class Residency:
 
     def acquire(self, entry: Entry, *, wait: bool = True) -> Resident | None:
         """The task, loaded and pinned: `release` it. Without `wait`, None if everything in memory
-        is in use and there is no room.
+        is in use and there is no room, or if another thread is loading it.
 
         Threads that want the same task load it once; others are not held up meanwhile.
         """
         key = (entry.task, entry.version.package)
         with self._changed:
+            if not wait and key in self._loading:  # who loads it may wait for what we have pinned
+                return None
             self._changed.wait_for(lambda: key not in self._loading)
             found = self._residents.get(key)
             if found is not None:

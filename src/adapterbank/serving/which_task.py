@@ -26,6 +26,7 @@ from adapterbank.tasks.predictions import Prediction
 FAR = 1.28
 # How many independent directions a cosine stands for: it turns differences into chances.
 DIRECTIONS = 24.0
+NARROWEST = 1e-3  # how wide a task's texts lie at least: some have all but one text
 KEPT = 20_000  # versions whose statistics are remembered
 
 
@@ -111,7 +112,7 @@ def nearest(vector: NDArray[np.float32], tasks: dict[str, Statistics], most: int
     if not len(cosines) or bool(((cosines - near) / spread < -FAR).all()):
         return []
     # A normal distribution around the nearest centre, as wide as the task's own texts lie.
-    width = 1.0 - near
+    width = np.maximum(1.0 - near, NARROWEST)
     score = -0.5 * DIRECTIONS * (np.log(width) + (1.0 - cosines) / width)
     chances = np.exp(score - score.max())
     chances /= chances.sum()

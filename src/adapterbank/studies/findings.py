@@ -62,7 +62,7 @@ def _arm(answer: Answer, name: str) -> Answer | None:
 def _near(name: str) -> Callable[[Answer], Verdict | None]:
     def test(answer: Answer) -> Verdict | None:
         gap = (_arm(answer, name) or {}).get("gap")
-        if not gap:
+        if not gap or gap["error"] is None:
             return None
         told = f"{gap['mean']:+.2f} ± {gap['error']:.2f} points on {gap['tasks']} tasks"
         return gap["mean"] >= -(NEAR + gap["error"]), told

@@ -38,7 +38,8 @@ class Gap:
     """How far an arm is above the reference: seed by seed, on the mean over tasks."""
 
     mean: float
-    error: float
+    error: float | None
+    """None of a single seed: it says nothing of others."""
     tasks: int
     """How many it is over."""
 
@@ -119,7 +120,7 @@ def gap_between(ours: Sequence[Cell], theirs: Sequence[Cell]) -> Gap:
         )
         for seed in range(seeds)
     ]
-    return Gap(fmean(gaps), standard_error(gaps), len(ours))
+    return Gap(fmean(gaps), standard_error(gaps) if seeds > 1 else None, len(ours))
 
 
 def _of_seed(cell: Cell, seed: int) -> float:

@@ -53,7 +53,7 @@ def read_text(value: object, what: str = "text") -> str:
             f"long {what}",
             f"the {what} has {len(value):,} characters; {MAX_CELL:,} at most are read",
         )
-    if not value.isascii() and not _encodable(value):
+    if not encodable(value):
         raise BadCell(f"odd {what}", f"the {what} holds half a character: {shown(value)}")
     return value
 
@@ -152,7 +152,7 @@ def class_name(label: str, names: Mapping[str, str]) -> str:
             f"the label has {len(label):,} characters; {MAX_LABEL} at most are read",
             "Say which column holds the label: --label-column.",
         )
-    if not _encodable(label):
+    if not encodable(label):
         raise BadCell("odd label", f"the label holds half a character: {shown(label)}")
     if not names or label in names.values():
         return label
@@ -210,7 +210,10 @@ def _type(value: object) -> str:
     return type(value).__name__
 
 
-def _encodable(text: str) -> bool:
+def encodable(text: str) -> bool:
+    """Whether it is made of whole characters, as UTF-8 can write them."""
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from adapterbank.errors import DataError
+from adapterbank.tasks.cells import encodable
 from adapterbank.tasks.task import Example, Kind
 
 MAX_CHARACTERS = 1_000_000  # of one text
@@ -31,6 +32,11 @@ def read_input(value: Any, kind: Kind, pair: bool) -> Example:
             raise DataError(
                 f"The input has a text of {len(text):,} characters.",
                 f"{MAX_CHARACTERS:,} at most are read.",
+            )
+        if not encodable(text):
+            raise DataError(
+                f"The input {_short(text)} holds half a character.",
+                "Was it written in another encoding? UTF-8 is read.",
             )
     first, *second = texts
     return Example(first, pair=second[0] if second else None)

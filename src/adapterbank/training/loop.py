@@ -181,7 +181,8 @@ class Run:
         with ExitStack() as stack:
             stack.enter_context(self.model.packing())
             stack.enter_context(cheap_dropout(self.model))
-            stack.enter_context(fast_products(self.model, self.recipe.products))
+            base, own = self.model.base, self.model.attachment
+            stack.enter_context(fast_products(base, self.recipe.products, apart=own))
             if self.recipe.checkpointing:
                 stack.enter_context(self.model.recomputing())
             yield

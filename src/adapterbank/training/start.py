@@ -33,7 +33,8 @@ def seeded_model(
     if task.kind == "regression" and recipe.scale_targets:
         targets = torch.tensor([example.number for example in task.train])
         rescale = model.head.rescale if learnt is None else model.head.unfold
-        rescale(float(targets.mean()), float(targets.std()) or 1.0)
+        spread = targets.std(correction=min(1, len(targets) - 1))  # one number has none
+        rescale(float(targets.mean()), float(spread) or 1.0)
     return model
 
 

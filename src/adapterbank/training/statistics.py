@@ -1,6 +1,6 @@
 """What a task's texts look like to the bare encoder, in a few numbers that stay with the task.
 
-They tell later which task a text belongs to. Centres of many rows are kept, never a row's own
+They tell later which task a text belongs to. Centres of several rows are kept, never a row's own
 vector: a text can be guessed from its vector.
 """
 
@@ -16,7 +16,7 @@ from adapterbank.training.features import features_of
 from adapterbank.training.rows import Rows
 
 CENTRES = 32
-ROWS_A_CENTRE = 8  # on average, at least
+ROWS_A_CENTRE = 8  # at least
 ROUNDS = 20
 TOKENS = 40_000  # of the rows that are looked at: a few seconds
 
@@ -32,36 +32,49 @@ class Summary(NamedTuple):
     """Its standard deviation."""
 
 
-def summarise(encoder: Encoder, train: Rows, held_out: Rows) -> Summary:
-    """From train, and rows that were not trained on."""
+def summarise(encoder: Encoder, train: Rows, held_out: Rows) -> Summary | None:
+    """From train, and rows that were not trained on. None of a train set that is too small to be
+    told without telling its rows."""
     return summary_of(_directions(encoder, train), _directions(encoder, held_out))
 
 
-def summary_of(seen: NDArray[np.float32], unseen: NDArray[np.float32]) -> Summary:
+def summary_of(seen: NDArray[np.float32], unseen: NDArray[np.float32]) -> Summary | None:
     """From vectors of length 1: [rows, d]."""
-    centres = _centres(seen, max(1, min(CENTRES, len(seen) // ROWS_A_CENTRE)))
+    if len(seen) < ROWS_A_CENTRE:
+        return None
+    centres = _centres(seen, min(CENTRES, len(seen) // ROWS_A_CENTRE))
     cosines = (unseen @ centres.T).max(1)
     return Summary(centres, float(cosines.mean()), float(max(cosines.std(), 1e-3)))
 
 
 def _centres(rows: NDArray[np.float32], count: int) -> NDArray[np.float32]:
-    """Spherical k-means. Our own: scikit-learn's gives other bits from run to run on many cores."""
+    """Spherical k-means. Our own: scikit-learn's gives other bits from run to run on many cores.
+    Rows of a centre that has too few of them go to the next one."""
     centres = rows[np.random.default_rng(0).choice(len(rows), count, replace=False)]
     for _ in range(ROUNDS):
-        nearest = (rows @ centres.T).argmax(1)
-        sums = np.zeros_like(centres)
-        np.add.at(sums, nearest, rows)
-        alone = ~sums.any(1)  # a centre that has lost all its rows stays where it is
-        sums[alone] = centres[alone]
-        centres = _unit(sums)
+        centres, counts = _moved(rows, centres)
+    while len(counts) > 1 and counts.min() < ROWS_A_CENTRE:
+        centres, counts = _moved(rows, np.delete(centres, counts.argmin(), 0))
     return centres
+
+
+def _moved(
+    rows: NDArray[np.float32], centres: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Each centre where its rows are now, and how many they are."""
+    nearest = (rows @ centres.T).argmax(1)
+    sums = np.zeros_like(centres)
+    np.add.at(sums, nearest, rows)
+    alone = ~sums.any(1)  # a centre that has lost all its rows stays where it is
+    sums[alone] = centres[alone]
+    return _unit(sums), np.bincount(nearest, minlength=len(centres))
 
 
 def _directions(encoder: Encoder, rows: Rows) -> NDArray[np.float32]:
     share = min(1.0, TOKENS / max(1, int(rows.encoded.lengths.sum())))
     count = max(1, int(share * len(rows)))
     chosen = np.random.default_rng(0).choice(len(rows), count, replace=False)
-    return _unit(features_of(encoder, rows.take(sorted(chosen.tolist())).encoded))
+    return _unit(features_of(encoder, rows.few(sorted(chosen.tolist())).encoded))
 
 
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

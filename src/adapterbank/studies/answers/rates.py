@@ -8,6 +8,7 @@ from typing import Any
 
 from adapterbank.studies.answers.common import FAMILIES, about, lines, progress_note
 from adapterbank.studies.study import RATE, Arm, Study
+from adapterbank.tasks.metrics import LOWER_IS_BETTER
 from adapterbank.training.sweep import standard_error
 
 
@@ -43,14 +44,16 @@ def _arm(study: Study, arm: Arm) -> dict[str, Any]:
 
 def _score(study: Study, rows: Any, arm: Arm, rate: float) -> float | None:
     metric = study.task(rows).metric
+    sign = -1 if metric in LOWER_IS_BETTER else 1
     found = []
     for settings in arm.candidates():
         if settings[RATE] == rate:
             record = study.record(rows, settings, 0)
             if record is None:
                 return None
-            found.append((float(record["dev"][metric]), 100 * float(record["test"][metric])))
-    return max(found)[1]
+            dev, test = (float(record[split][metric]) for split in ("dev", "test"))
+            found.append((sign * dev, 100 * test))
+    return max(found, key=lambda scores: scores[0])[1]  # dev alone decides, between equals too
 
 
 def markdown(answer: dict[str, Any]) -> str:

@@ -99,7 +99,8 @@ def _gap(gap: dict[str, Any] | None, of: int) -> str:
     if gap is None:
         return ""
     part = f" ({gap['tasks']})" if gap["tasks"] < of else ""
-    return f"{gap['mean']:+.2f} ± {gap['error']:.2f}{part}"
+    error = "" if gap["error"] is None else f" ± {gap['error']:.2f}"
+    return f"{gap['mean']:+.2f}{error}{part}"
 
 
 def _percent(value: float | None) -> str:
