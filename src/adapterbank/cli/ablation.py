@@ -6,6 +6,7 @@ import random
 import sys
 from typing import TYPE_CHECKING
 
+from adapterbank.cli.known import asks_the_same
 from adapterbank.cli.labelled import labelled_rows
 from adapterbank.cli.output import counting, print_json, print_table
 from adapterbank.errors import DataError
@@ -46,22 +47,31 @@ def show_ablation(
 
 
 def _examples(info: TaskInfo, data: str | None) -> list[Example]:
-    from adapterbank.tasks.known import is_known, known_task
-
-    if data is None and not is_known(info.task):
-        raise DataError(
-            f"Which rows is {info.task} to be scored on?",
-            "Give labelled ones that it was not trained on: --data F.",
-        )
-    if data is None:
-        task = known_task(info.task)
-        rows = list(task.test or task.dev)
-    else:
-        rows = labelled_rows(info.manifest, data)
+    rows = labelled_rows(info.manifest, data) if data is not None else _known_rows(info)
     if len(rows) <= MOST_ROWS:
         return rows
     print(f"{MOST_ROWS:,} of {len(rows):,} rows, drawn at random.", file=sys.stderr)
     return random.Random(0).sample(rows, MOST_ROWS)
+
+
+def _known_rows(info: TaskInfo) -> list[Example]:
+    """The rows of a sample or a task of the catalogue, if that is what the task has learnt."""
+    from adapterbank.tasks.known import is_known, known_task
+
+    give = "Give labelled ones that it was not trained on: --data F."
+    if not is_known(info.task):
+        raise DataError(f"Which rows is {info.task} to be scored on?", give)
+    try:
+        task = known_task(info.task)
+    except DataError as error:
+        raise DataError(error.message, f"{error.hint} {give}".lstrip()) from error
+    if not asks_the_same(info.manifest, task):
+        raise DataError(
+            f"{info.task} has other labels than the known task of that name: which rows is it to "
+            "be scored on?",
+            give,
+        )
+    return list(task.test or task.dev)
 
 
 def _print(info: TaskInfo, found: Ablation) -> None:

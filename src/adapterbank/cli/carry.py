@@ -35,13 +35,13 @@ def export(
 
     [bold]Examples[/bold]
 
-      adapterbank export support support.tar.gz
+      adapterbank export helpdesk helpdesk.tar.gz
 
-      adapterbank export support@2 support-2/
+      adapterbank export helpdesk@2 helpdesk-2/
 
-      adapterbank export support hub/ --format adapterhub --with-layer-norms
+      adapterbank export helpdesk hub/ --format adapterhub --with-layer-norms
 
-      adapterbank export support support.onnx --format onnx
+      adapterbank export helpdesk helpdesk.onnx --format onnx
     """
     from adapterbank.bank import Bank
 
@@ -71,9 +71,9 @@ def import_(
 
     [bold]Examples[/bold]
 
-      adapterbank import support.tar.gz
+      adapterbank import helpdesk.tar.gz
 
-      adapterbank import support-2/ --name shop/support
+      adapterbank import helpdesk-2/ --name shop/helpdesk
 
       adapterbank import hub/ --name sentiment
     """

@@ -45,9 +45,9 @@ def evaluate(
 
     [bold]Examples[/bold]
 
-      adapterbank evaluate support --data checked.csv
+      adapterbank evaluate helpdesk --data checked.csv
 
-      adapterbank evaluate support --data checked.csv --errors 20
+      adapterbank evaluate helpdesk --data checked.csv --errors 20
 
       adapterbank evaluate answers --data squad-dev.json --json
     """

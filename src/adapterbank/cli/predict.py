@@ -71,17 +71,17 @@ def predict(
 
     [bold]Examples[/bold]
 
-      adapterbank predict support "my card was charged twice"
+      adapterbank predict helpdesk "my card was charged twice"
 
-      adapterbank predict support --file new.csv --out answered.csv
+      adapterbank predict helpdesk --file new.csv --out answered.csv
 
-      cat lines.txt | adapterbank predict support --json
+      cat lines.txt | adapterbank predict helpdesk --json
 
       adapterbank predict answers "Who wrote it?" "It was written by Ada in 1843."
 
       adapterbank predict mrpc --file test.tsv --format glue --out MRPC.tsv
 
-      adapterbank predict support "where is it?" --server http://localhost:8000
+      adapterbank predict helpdesk "where is it?" --server http://localhost:8000
     """
     if out is not None and file is None:
         raise ConfigError("--out goes with --file.", "Give --file too, or redirect the output.")

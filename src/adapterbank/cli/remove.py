@@ -20,9 +20,9 @@ def remove(
 
     [bold]Examples[/bold]
 
-      adapterbank remove support
+      adapterbank remove helpdesk
 
-      adapterbank remove support --purge
+      adapterbank remove helpdesk --purge
     """
     from adapterbank.store.store import Store
 

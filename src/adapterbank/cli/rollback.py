@@ -18,7 +18,7 @@ def rollback(
 
     [bold]Examples[/bold]
 
-      adapterbank rollback support 2
+      adapterbank rollback helpdesk 2
     """
     from adapterbank.store.store import Store
 

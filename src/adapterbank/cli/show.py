@@ -39,13 +39,13 @@ def show(
 
     [bold]Examples[/bold]
 
-      adapterbank show support
+      adapterbank show helpdesk
 
-      adapterbank show support@1 --json
+      adapterbank show helpdesk@1 --json
 
-      adapterbank show support --card > support.html
+      adapterbank show helpdesk --card > helpdesk.html
 
-      adapterbank show support --ablation --data checked.csv
+      adapterbank show helpdesk --ablation --data checked.csv
     """
     if data is not None and not ablation:
         raise ConfigError("--data is of use with --ablation alone.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from adapterbank.cli.known import check_known
 from adapterbank.cli.options import (
     BankOption,
     BaseOption,
@@ -55,17 +56,19 @@ def sweep(
 
     [bold]Examples[/bold]
 
-      adapterbank sweep support --train messages.csv
+      adapterbank sweep helpdesk --train messages.csv
 
       adapterbank sweep mrpc --grid paper-glue --seeds 5
 
-      adapterbank sweep support --train messages.csv --grid methods --json
+      adapterbank sweep helpdesk --train messages.csv --grid methods --json
     """
     check_on(on)
     from adapterbank.training.sweep import read_grid, trials
 
     every = trials(read_grid(grid), seeds)
     data = rows.load(task, seed)
+    if rows.train is None:
+        check_known(data, bank)
     from adapterbank.bank import Bank
     from adapterbank.compute.open import open_compute
     from adapterbank.learn import data_digest

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from adapterbank.cli.known import check_known
 from adapterbank.cli.options import BankOption, BaseOption, DataOptions, DeviceOption, TaskName
 from adapterbank.cli.output import JSON_HELP, print_classes, print_json, print_table
 from adapterbank.cli.remote import ServerOption
@@ -104,7 +105,7 @@ def train(
 
     [bold]Examples[/bold]
 
-      adapterbank train support --train messages.csv
+      adapterbank train helpdesk --train messages.csv
 
       adapterbank train spam --train sms.tsv --text-column body --label-column kind --minutes 2
 
@@ -114,9 +115,9 @@ def train(
 
       adapterbank train mrpc --recipe paper --size 64     (a task of the catalogue)
 
-      adapterbank train support --train july.csv --from support@1
+      adapterbank train helpdesk --train july.csv --from helpdesk@1
 
-      adapterbank train support --train messages.csv --server http://localhost:8000
+      adapterbank train helpdesk --train messages.csv --server http://localhost:8000
     """
     settings: dict[str, Any] = {
         "method": method,
@@ -144,6 +145,8 @@ def train(
         _train_there(server, task, rows, settings, as_json)
         return
     data = rows.load(task, seed)
+    if rows.train is None:
+        check_known(data, bank)
     print(f"Read {len(data.train):,} rows to train on. Loading the base …", file=sys.stderr)
     from adapterbank.bank import Bank
     from adapterbank.cli.progress import follow

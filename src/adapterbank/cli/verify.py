@@ -29,7 +29,7 @@ def verify(
 
       adapterbank verify
 
-      adapterbank verify support --json
+      adapterbank verify helpdesk --json
     """
     from adapterbank.bank import Bank
     from adapterbank.cli.output import steps

@@ -1,6 +1,6 @@
 """Several processes that train one task together, a share of every batch each.
 
-    accelerate launch --num_processes 2 -m adapterbank train support --train messages.csv
+    accelerate launch --num_processes 2 -m adapterbank train helpdesk --train messages.csv
 
 Every process has the whole model and takes its share of a batch's rows. Losses are divided by the
 rows of the whole batch and gradients are added up, so the step is the one that a single process
