@@ -160,6 +160,9 @@ def test_going_on_by_flag(run, base, data) -> None:
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["version"] == 3
     assert "On the same dev rows: mood@1 accuracy" in done.stderr
+    words = [each for each in options if each != "--json"]
+    done = run("train", "mood", *words, "--from", "mood@1", "--no-baselines", "--even-if-worse")
+    assert "rows that this run did not train on; mood@1 may have" in done.stdout
     done = run("train", "mood", *options, "--from", "mood@1", "--size", "8")
     assert done.returncode == 1
     assert "mood@1 has size 32, and size is to be 8" in done.stderr

@@ -174,9 +174,13 @@ def test_scores_stand_beside_the_baselines() -> None:
     ]
     assert found.rows[2][1:] == ["0.333", "", "", "0.877"]
     assert (
-        "On the 350 rows of test, rows that nothing saw before, "
+        "On the 350 rows of test, rows that this run did not train on; spam@2 may have, "
         "beside simpler methods on the same rows." in found.notes
     )
+
+
+def test_rows_that_nothing_saw_are_those_of_a_fresh_start() -> None:
+    assert "350 rows of test, rows that nothing saw before" in page(manifest(origin="")).text
 
 
 def test_every_rounded_number_is_there_exactly() -> None:

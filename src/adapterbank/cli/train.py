@@ -83,7 +83,7 @@ def train(
             "--from",
             metavar="TASK@V",
             help="Go on from this version, with more rows or new labels. It is published only if "
-            "it is no worse on the same dev rows.",
+            "it is no worse on the same dev rows. Where rows come back, give --dev and --test.",
         ),
     ] = None,
     even_if_worse: Annotated[
@@ -101,7 +101,7 @@ def train(
     """Learn a task from labelled text and put it into the bank.
 
     Columns, kind, splits and every setting are found if they are not given, and said. The score at
-    the end is of rows that nothing before it has seen.
+    the end is of rows that nothing before it has seen; after --from, rows that this run has not.
 
     [bold]Examples[/bold]
 
@@ -236,7 +236,7 @@ def show(entry: Entry, learnt: Learnt, task: Task, bank: str) -> None:
 
     manifest = learnt.manifest
     split = "test" if manifest.test else "dev"
-    seen = "rows that nothing saw before" if manifest.test else "rows that selection has seen"
+    seen = _who_saw(manifest)
     scores = manifest.test or manifest.dev
     title = f"{entry.task}: {split}, {len(learnt.examples)} {seen}"
     rows = [(_method_name(manifest), scores), *manifest.baselines.items()]
@@ -261,6 +261,15 @@ def show(entry: Entry, learnt: Learnt, task: Task, bank: str) -> None:
     )
     print(f"Kept as {entry} in {bank} ({entry.version.bytes / 1e6:.1f} MB). Next:")
     print(f"  adapterbank predict {entry.task} {_example_input(task)}")
+
+
+def _who_saw(manifest: Manifest) -> str:
+    """What the scored rows were to the run, and to the version that it went on from."""
+    if not manifest.test:
+        return "rows that selection has seen"
+    if manifest.origin:  # it was trained on another split, of rows that may come back in this one
+        return f"rows that this run did not train on; {manifest.origin} may have"
+    return "rows that nothing saw before"
 
 
 def _method_name(manifest: Manifest) -> str:

@@ -166,7 +166,10 @@ def _what_was_scored(manifest: Manifest) -> str:
     beside = ", beside simpler methods on the same rows" if manifest.baselines else ""
     if manifest.test:
         many = f"{count(rows['test'])} " if "test" in rows else ""
-        return f"On the {many}rows of test, rows that nothing saw before{beside}."
+        seen = "nothing saw before"
+        if manifest.origin:
+            seen = f"this run did not train on; {name(manifest.origin, 120)} may have"
+        return f"On the {many}rows of test, rows that {seen}{beside}."
     many = f"{count(rows['dev'])} " if "dev" in rows else ""
     return (
         f"On the {many}rows of dev{beside}. There was no test split: the dev score was used for "
