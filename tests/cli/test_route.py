@@ -53,3 +53,11 @@ def test_a_task_as_an_onnx_file(bank, tmp_path) -> None:
     )
     assert found.exit_code == 0, found.output
     assert {file.name for file in tmp_path.iterdir()} == {"mood.onnx", "mood.tokenizer.json"}
+
+
+def test_an_empty_line_has_its_place(bank) -> None:
+    text = EXAMPLES[0].text
+    found = run("route", "--bank", str(bank), "--json", stdin=f"{text}\n\n{text}\n\n")
+    assert ["error" in json.loads(line) for line in found.stdout.splitlines()] == [
+        False, True, False
+    ]  # fmt: skip

@@ -85,8 +85,8 @@ def test_files_are_answered_row_by_row(cli, base, data, tmp_path) -> None:
 
     piped = cli("predict", "mood", "--json", input='it was good\n\n{"text": "bad"}\n{"x": 1}\n')
     lines = [json.loads(line) for line in piped.stdout.splitlines()]
-    assert [line.get("label") is not None for line in lines] == [True, True, False]
-    assert "is not what this task reads" in lines[2]["error"]["message"]
+    assert [line.get("label") is not None for line in lines] == [True, False, True, False]
+    assert "is not what this task reads" in lines[3]["error"]["message"]
 
     wrong = cli("predict", "mood", "--file", "new.csv", "--out", "out.xlsx")
     assert wrong.returncode == 1

@@ -39,7 +39,7 @@ LabelNames = Annotated[
     typer.Option(metavar="A,B,…", help="Names of the integer labels 0, 1, … in order."),
 ]
 EncodingOption = Annotated[
-    str, typer.Option(metavar="NAME", help="Of the files, where they are not UTF-8.")
+    str, typer.Option(metavar="NAME", help="Of what is read, where it is not UTF-8.")
 ]
 OnOption = Annotated[
     str, typer.Option("--on", help="Where it runs: local, ray, or ray://HOST:PORT of a cluster.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from adapterbank.cli.answered import Row, print_answers, write_answers
 from adapterbank.cli.options import (
     BankOption,
     BaseOption,
@@ -22,13 +23,13 @@ from adapterbank.cli.options import (
     TextColumn,
 )
 from adapterbank.cli.remote import ServerOption
+from adapterbank.cli.standard import input_lines
 from adapterbank.errors import AdapterBankError, ConfigError, DataError
 
 if TYPE_CHECKING:
     from adapterbank.cli.remote import Reads, RemoteTask
     from adapterbank.serving.engine import Using
     from adapterbank.store.manifest import Manifest
-    from adapterbank.tasks.predictions import Prediction
     from adapterbank.tasks.task import Example
 
 AT_ONCE = 512  # rows; bounds memory, and is enough to sort by length
@@ -67,7 +68,8 @@ def predict(
 ) -> None:
     """Answer with a task of the bank.
 
-    A row that cannot be read gets an error in its place; the others are answered.
+    A row that cannot be read, or an empty line, has an error in its place; others are answered.
+    In JSON a column of the input that is called as an answer's field is kept with a mark: label_.
 
     [bold]Examples[/bold]
 
@@ -83,6 +85,8 @@ def predict(
 
       adapterbank predict helpdesk "where is it?" --server http://localhost:8000
     """
+    if texts and file is not None:
+        raise typer.BadParameter("TEXT and --file do not go together: give one of them.")
     if out is not None and file is None:
         raise ConfigError("--out goes with --file.", "Give --file too, or redirect the output.")
     with ExitStack() as stack:
@@ -105,20 +109,12 @@ def predict(
             rows = _rows(file, manifest, text_column, pair_column, encoding)
             answers = _answer(predictor, rows)
             if out is None:
-                _print(answers, as_json)
+                print_answers(answers, manifest.kind, as_json)
             else:
-                _write(answers, out)
+                write_answers(answers, manifest.kind, out)
         else:
-            inputs = _arguments(texts, manifest) if texts else _lines(manifest)
-            _print(_answer(predictor, inputs), as_json)
-
-
-class Row:
-    """One input with what came in beside it, and in the end its answer."""
-
-    def __init__(self, values: dict[str, Any], example: Example | AdapterBankError) -> None:
-        self.values, self.example = values, example
-        self.answer: Prediction | AdapterBankError | None = None
+            inputs = _arguments(texts, manifest) if texts else _lines(manifest, encoding)
+            print_answers(_answer(predictor, inputs), manifest.kind, as_json)
 
 
 def _answer(predictor: Using | RemoteTask, rows: Iterable[Row]) -> Iterator[Row]:
@@ -152,14 +148,10 @@ def _arguments(texts: list[str], manifest: Manifest | Reads) -> Iterator[Row]:
         yield _row(dict(zip(names, pair, strict=True)), manifest)
 
 
-def _lines(manifest: Manifest | Reads) -> Iterator[Row]:
+def _lines(manifest: Manifest | Reads, encoding: str) -> Iterator[Row]:
     """Standard input, a text or a JSON object a line."""
-    if sys.stdin.isatty():
-        print("Reading texts, one a line; end with Ctrl-D.", file=sys.stderr)
-    for line in sys.stdin:
-        text = line.rstrip("\r\n")
-        if text.strip():
-            yield _row(_json_object(text), manifest)
+    for line in input_lines(encoding):
+        yield _row(_json_object(line), manifest)
 
 
 def _json_object(text: str) -> Any:
@@ -178,7 +170,7 @@ def _row(value: Any, manifest: Manifest | Reads) -> Row:
     try:
         return Row(values, read_input(value, manifest.kind, manifest.pair))
     except DataError as error:
-        return Row(values, error)
+        return Row(values, error, list(values.values())[:2])
 
 
 def _rows(
@@ -214,68 +206,13 @@ def _rows(
             found = Example(read_text(row.values.get(columns.text)), pair=second)
         except BadCell as problem:
             found = DataError(f"{rows.where(row)}: {problem}.", problem.hint)
-        yield Row(dict(row.values), found)
+        asked = [row.values.get(each) for each in (columns.text, columns.pair)]
+        # The first row sets the columns of a file, so one that is unreadable has them too.
+        yield Row(row.values or dict.fromkeys(rows.columns), found, asked)
 
 
 def _if_there(column: str | None, columns: Iterable[str]) -> str | None:
     return column if column is not None and column in columns else None
-
-
-def _print(rows: Iterator[Row], as_json: bool) -> None:
-    """One line a row on standard output."""
-    for row in rows:
-        if as_json:
-            print(json.dumps({**row.values, **_fields(row)}, ensure_ascii=False), flush=True)
-            continue
-        shown = " ⟂ ".join(str(value) for value in list(row.values.values())[:2])
-        if isinstance(row.example, AdapterBankError):
-            print(f"error\t{row.example.message}\t{shown}", flush=True)
-        else:
-            word, chance = _in_short(row)
-            print(f"{word}\t{chance}\t{shown}" if chance else f"{word}\t{shown}", flush=True)
-
-
-def _fields(row: Row) -> dict[str, Any]:
-    if isinstance(row.example, AdapterBankError):
-        return {"error": {"message": row.example.message, "hint": row.example.hint}}
-    return row.answer.as_dict()  # type: ignore[union-attr]
-
-
-def _in_short(row: Row) -> tuple[str, str]:
-    """The answer in a word, and how sure it is."""
-    answer: Any = row.answer
-    if answer.value is not None:
-        return f"{answer.value:.4g}", ""
-    if answer.answer is not None:
-        return answer.answer, f"{answer.score:.3f}"
-    if answer.labels is not None:
-        return "|".join(answer.labels), ""
-    return answer.label, f"{answer.probabilities[answer.label]:.3f}"
-
-
-def _write(rows: Iterator[Row], out: Path) -> None:
-    """Rows as they came, with columns added, into a file that appears when it is whole."""
-    from adapterbank.cli.writing import table_writer
-
-    count = 0
-    with table_writer(out) as write:
-        for row in rows:
-            if out.suffix.lower() == ".jsonl":
-                write({**row.values, **_fields(row)})
-            else:
-                bad = isinstance(row.example, AdapterBankError)
-                word, chance = ("", "") if bad else _in_short(row)
-                told = row.example.message if isinstance(row.example, AdapterBankError) else ""
-                write(
-                    row.values | _free(row.values, predicted=word, probability=chance, error=told)
-                )
-            count += 1
-    print(f"{count:,} rows written to {out}.", file=sys.stderr)
-
-
-def _free(taken: dict[str, Any], **added: str) -> dict[str, str]:
-    """Columns to add, with a mark on names that the file already uses."""
-    return {name + "_" * (name in taken): value for name, value in added.items()}
 
 
 def _squad(predictor: Using | RemoteTask, file: Path, out: Path | None) -> None:

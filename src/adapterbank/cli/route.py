@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
-from adapterbank.cli.options import BankOption, BaseOption, DeviceOption
+from adapterbank.cli.options import BankOption, BaseOption, DeviceOption, EncodingOption
 from adapterbank.cli.output import JSON_HELP
+from adapterbank.cli.standard import forgive_output, input_lines
 from adapterbank.errors import AdapterBankError
 
 
@@ -17,6 +17,7 @@ def route(
         list[str] | None, typer.Argument(metavar="[TEXT]...", help="Else stdin, one a line.")
     ] = None,
     most: Annotated[int, typer.Option("--most", min=1, help="Tasks to name at most.")] = 3,
+    encoding: EncodingOption = "utf-8",
     bank: BankOption = "bank",
     base: BaseOption = None,
     device: DeviceOption = "auto",
@@ -37,7 +38,8 @@ def route(
     from adapterbank.serving.open import open_bank_engine
     from adapterbank.serving.which_task import Router
 
-    lines = texts or [line.strip() for line in sys.stdin if line.strip()]
+    forgive_output()
+    lines = texts or list(input_lines(encoding))
     router = Router(open_bank_engine(bank, base, device))
     for text, found in zip(lines, router.route(lines, most=most), strict=True):
         if isinstance(found, AdapterBankError):

@@ -1,0 +1,109 @@
+"""Answers stand where their questions stood, under names of their own."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from adapterbank.cli.main import app
+from cli.conftest import QUICK, Run, call
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, base, data) -> Path:
+    """A bank with a task of texts and one of pairs."""
+    home = tmp_path_factory.mktemp("predict") / "bank"
+    for task, file in (("mood", "rows.csv"), ("pairs", "pairs.jsonl")):
+        done = call("train", task, "--train", data / file, "--base", base, "--bank", home, *QUICK)
+        assert done.returncode == 0, done.stderr
+    return home
+
+
+@pytest.fixture
+def run(made, tmp_path, monkeypatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+    return partial(call, ADAPTERBANK_BANK=str(made))
+
+
+def lines(text: str) -> list[dict]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_the_input_keeps_a_column_that_is_called_as_the_answer(run, tmp_path) -> None:
+    (tmp_path / "checked.csv").write_text("text,label,label_\nit was good,mine,old\n ,mine,old\n")
+    done = run("predict", "mood", "--file", "checked.csv", "--out", "c.jsonl")
+    assert done.stderr.count("The input's own 'label' is kept as 'label__'.") == 1
+    printed = run("predict", "mood", "--file", "checked.csv", "--json")
+    for good, bad in (lines((tmp_path / "c.jsonl").read_text()), lines(printed.stdout)):
+        assert good["label"] in ("good", "bad")
+        assert (good["label__"], good["label_"]) == ("mine", "old")
+        assert (bad["label__"], bad["label_"]) == ("mine", "old")
+        assert "label" not in bad
+
+
+@pytest.mark.parametrize("name", ["probabilities", "error"])
+def test_every_name_of_an_answer(run, tmp_path, name) -> None:
+    row = {"text": "it was good", name: "mine"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    (line,) = lines(run("predict", "mood", "--file", "rows.jsonl", "--json").stdout)
+    assert line[f"{name}_"] == "mine"
+    assert line.get(name) != "mine"
+
+
+def test_an_empty_line_has_its_place(run) -> None:
+    found = lines(run("predict", "mood", "--json", input="good\n\n \nbad\n\n").stdout)
+    assert [line["text"] for line in found] == ["good", "", " ", "bad"]
+    assert ["error" in line for line in found] == [False, True, True, False]
+
+
+def test_the_count_says_what_was_not_answered(run, tmp_path) -> None:
+    (tmp_path / "new.csv").write_text("text\ngood\n \nbad\n")
+    done = run("predict", "mood", "--file", "new.csv", "--out", "ans.csv")
+    assert "3 rows written to ans.csv; 1 of them could not be answered: see error.\n" in done.stderr
+    (tmp_path / "new.csv").write_text("text\ngood\n")
+    done = run("predict", "mood", "--file", "new.csv", "--out", "ans.csv")
+    assert "1 rows written to ans.csv.\n" in done.stderr
+
+
+def test_an_unreadable_first_row_takes_no_column_away(run, tmp_path) -> None:
+    (tmp_path / "new.csv").write_text("id,text\n1,good,much\n2,bad\n")
+    run("predict", "mood", "--file", "new.csv", "--out", "ans.csv")
+    header, first, second = (tmp_path / "ans.csv").read_text().splitlines()
+    assert header == "id,text,predicted,probability,error"
+    assert first.startswith(",,,,")
+    assert second.startswith("2,bad,")
+
+
+def test_standard_input_has_an_encoding(made) -> None:
+    def ask(*more: str, text: bytes):
+        return CliRunner().invoke(app, ["predict", "mood", "--bank", str(made), *more], text)
+
+    for encoding in ("latin-1", "utf-16", "utf-8"):
+        done = ask("--json", "--encoding", encoding, text="café\n".encode(encoding))
+        assert json.loads(done.stdout)["text"] == "café", done.output
+    done = ask("--json", text=b"\xef\xbb\xbfgood\n")
+    assert json.loads(done.stdout)["text"] == "good"
+    assert "no text encoding 'klingon'" in str(
+        ask("--encoding", "klingon", text=b"good\n").exception
+    )
+
+
+def test_the_text_is_shown_whatever_columns_stand_before_it(run, tmp_path) -> None:
+    (tmp_path / "new.csv").write_text('id,day,text\n0,Monday,"I paid\ntwice"\n1,Monday, \n')
+    first, second = run("predict", "mood", "--file", "new.csv").stdout.splitlines()
+    assert first.split("\t")[-1] == "I paid twice"
+    assert second.startswith("error\t")
+    rows = [{"id": 7, "text_a": "one", "text_b": "two"}]
+    (tmp_path / "new.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert run("predict", "pairs", "--file", "new.jsonl").stdout.endswith("\tone ⟂ two\n")
+
+
+def test_texts_and_a_file_do_not_go_together(run, tmp_path) -> None:
+    (tmp_path / "new.csv").write_text("text\ngood\n")
+    done = run("predict", "mood", "hi", "--file", "new.csv")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "TEXT and --file do not go together" in done.stderr
