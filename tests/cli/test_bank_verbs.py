@@ -116,12 +116,16 @@ def test_rollback_and_remove(run, bank) -> None:
     assert run("rollback", "mood", "1").stdout == "mood@1 is the current version.\n"
     assert answer(run, "mood") == first
     done = run("remove", "mood")
-    assert done.stdout == ("mood is removed. To bring it back: adapterbank rollback mood 2\n")
+    assert done.stdout == ("mood is removed. To bring it back: adapterbank rollback mood 1\n")
     done = run("predict", "mood", "x")
     assert done.returncode == 1
-    assert "error: Task 'mood' was removed. adapterbank rollback mood 2" in done.stderr
+    assert "error: Task 'mood' was removed. adapterbank rollback mood 1" in done.stderr
     run("rollback", "mood", "2")
     assert answer(run, "mood") == second
+    assert run("gc", "--keep", "1").stdout == (
+        "Versions let go: mood@1. Bytes go when they are an hour old.\n"
+        "0 packages and unfinished pieces deleted.\n"
+    )
     assert run("gc", "--keep", "1").stdout == "0 packages and unfinished pieces deleted.\n"
     assert json.loads(run("tasks", "--json").stdout)["tasks"][0]["versions"] == [2]
     run("remove", "mood", "--purge")

@@ -324,6 +324,13 @@ def test_a_head_on_the_mean_stays_behind(tmp_path: Path) -> None:
     assert "with_head=True" in error.hint
 
 
+def test_without_its_head_nothing_is_said_of_an_import(tmp_path: Path) -> None:
+    package = task(AdapterConfig(size=M), pooling="mean")
+    notes = export(package, tmp_path / "hub", layer_norms_beside=True)
+    (said,) = [note for note in notes if "LayerNorms" in note]
+    assert said.endswith("its answers differ from AdapterBank's.")
+
+
 def test_notes_name_what_stays_behind(tmp_path: Path) -> None:
     notes = export(task(temperature=1.25), tmp_path / "1")
     assert "The temperature 1.25 stays behind: the same answers, with other probabilities." in notes
@@ -359,7 +366,8 @@ def test_trained_layer_norms_are_exported_only_if_asked_for(tmp_path: Path) -> N
     assert error.message == (
         "Task 'shop/spam' has trained LayerNorms, which AdapterHub cannot hold."
     )
-    assert "train it with frozen LayerNorms" in error.hint
+    assert "train it with frozen LayerNorms (train_layer_norms=False in Python)" in error.hint
+    assert "--with-layer-norms" in error.hint
     assert not list(tmp_path.iterdir())
     notes = export(package, tmp_path / "hub", layer_norms_beside=True)
     assert (

@@ -8,6 +8,8 @@ import typer
 
 from adapterbank.cli.options import BankOption, TaskName
 
+LISTED = 20  # versions that gc names
+
 
 def remove(
     task: TaskName,
@@ -27,12 +29,13 @@ def remove(
     from adapterbank.store.store import Store
 
     store = Store.open(bank)
-    store.remove(task, purge=purge)
     if purge:
+        store.remove(task, purge=True)
         print(f"{task} is removed, and its bytes are deleted.")
         return
-    newest = store.record(task).versions[-1].version
-    print(f"{task} is removed. To bring it back: adapterbank rollback {task} {newest}")
+    current = store.find(task).version.version
+    store.remove(task)
+    print(f"{task} is removed. To bring it back: adapterbank rollback {task} {current}")
 
 
 def gc(
@@ -53,6 +56,12 @@ def gc(
       adapterbank gc --keep 3
     """
     from adapterbank.store.store import Store
+    from adapterbank.tasks.cells import listing
 
-    count = Store.open(bank).collect(keep=keep)
+    store = Store.open(bank)
+    before = store.kept() if keep else set()
+    count = store.collect(keep=keep)
+    gone = sorted(before - store.kept()) if keep else []
+    if gone:
+        print(f"Versions let go: {listing(gone, LISTED)}. Bytes go when they are an hour old.")
     print(f"{count} packages and unfinished pieces deleted.")

@@ -216,6 +216,11 @@ class Store:
         names = (f"{tenant}/{task}" for task in self.files.names(f"{TASKS}/{tenant}"))
         return [check_name(name) for name in names if is_name(name)]
 
+    def kept(self) -> set[str]:
+        """Every version that is kept, as task@3; of removed tasks too."""
+        names = [name for tenant in self._tenants() for name in self._names(tenant)]
+        return {str(Entry(name, each)) for name in names for each in self.record(name).versions}
+
     def record(self, name: str) -> Record:
         """The state of a task: the empty one where nothing was ever published."""
         looked = self._looked.get(name)
@@ -268,11 +273,22 @@ class Store:
         if record.versions:
             return TaskNotFound(
                 f"Task {name!r} was removed.",
-                f"adapterbank rollback {name} {record.versions[-1].version} brings it back.",
+                f"adapterbank rollback {name} {self._last(name, record)} brings it back.",
             )
         return TaskNotFound(
             f"The bank has no task {name!r}.", "adapterbank tasks lists those it has."
         )
+
+    def _last(self, name: str, removed: Record) -> int:
+        """The version that was current until the task was removed; the newest where the record of
+        it is gone."""
+        before = f"{_home(name)}/records/{_file_of(removed.sequence - 1)}"
+        try:
+            current = Record.from_json(self.files.read(before, MAX_BYTES), name).current
+        except (OSError, PackageError):
+            current = None
+        found = removed.find(current) if current is not None else None
+        return (found or removed.versions[-1]).version
 
     def info(
         self, reference: str, manifest_of: Callable[[Entry], Manifest] | None = None

@@ -83,8 +83,9 @@ def _exportable(manifest: Manifest, facts: BaseFacts, beside: bool) -> AdapterCo
     if manifest.adapter.train_layer_norms and not beside:
         raise PackageError(
             f"Task {manifest.task!r} has trained LayerNorms, which AdapterHub cannot hold.",
-            f"{own} Or train it with frozen LayerNorms; or ask for them in a file beside, which "
-            "AdapterHub won't read: its answers will differ.",
+            f"{own} Or train it with frozen LayerNorms (train_layer_norms=False in Python); or "
+            "write them with --with-layer-norms into a file beside, which AdapterHub won't read: "
+            "its answers will differ.",
         )
     return manifest.adapter
 
@@ -147,7 +148,9 @@ def _export_notes(manifest: Manifest, config: AdapterConfig, *, crossed: bool) -
     if config.train_layer_norms:
         notes.append(
             f"The trained LayerNorms stand in {LAYER_NORMS}, which AdapterHub will not read: "
-            "its answers differ from AdapterBank's. An import here takes them up again."
+            "its answers differ from AdapterBank's."
+            + " An import here takes them up again."
+            * crossed  # none is taken up without a head
         )
     if manifest.temperature != 1.0:
         notes.append(
