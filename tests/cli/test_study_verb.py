@@ -106,6 +106,24 @@ def test_a_study_of_ones_own_is_begun(base, data, tmp_path, cli) -> None:
     assert "already" in again.stderr
 
 
+def test_columns_are_checked_at_once_and_kept(data, base, tmp_path, cli) -> None:
+    _, *rows = (data / "rows.csv").read_text().splitlines()
+    text = "\n".join(['"a ""b""",c,day', *(f"{row},Monday" for row in rows)])
+    (tmp_path / "rows.csv").write_text(text)
+    home = tmp_path / "studies" / "mine"
+    done = cli("study", "new", home, "--train", "rows.csv")
+    assert done.returncode == 1
+    assert "--text-column and --label-column" in done.stderr
+    assert not home.exists()
+    columns = ("--text-column", 'a "b"', "--label-column", "c")
+    done = cli("study", "new", home, "--train", "rows.csv", *columns)
+    assert done.returncode == 0, done.stderr
+    text = (home / "study.toml").read_text()
+    (home / "study.toml").write_text(text.replace('"minilm"', f'"{base}"'))
+    status = cli("study", "status", home)
+    assert "0 of 19 runs are done" in status.stdout, status.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

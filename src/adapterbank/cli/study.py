@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adapterbank.cli.options import OnOption, ThroughOption
+from adapterbank.cli.options import (
+    EncodingOption,
+    LabelColumn,
+    OnOption,
+    PairColumn,
+    TextColumn,
+    ThroughOption,
+)
 from adapterbank.cli.output import counting
 from adapterbank.compute.open import check_on
 
@@ -33,8 +40,8 @@ def run(
     """Run whatever the study still needs.
 
     Each run leaves a record in the folder `runs` beside the study's; studies share them. Stopped or
-    killed, the same command goes on. Tasks are those of the catalogue: ADAPTERBANK_DATA names the
-    folder of their rows.
+    killed, the same command goes on. Tasks are files of your own, named in study.toml, or tasks of
+    the catalogue: ADAPTERBANK_DATA names the folder of their rows.
 
     [bold]Examples[/bold]
 
@@ -87,7 +94,8 @@ def report(
     """Write what was found: tables and pictures from the records of runs alone.
 
     Each study's README.md gets its table and its picture, and all studies become one page that
-    needs nothing else. Neither rows nor base are read, and what is not run yet is said.
+    needs nothing else. Once a study has its lock, neither rows nor base are read; what is not run
+    yet is said.
 
     [bold]Examples[/bold]
 
@@ -128,20 +136,40 @@ def new(
     train: Annotated[
         Path, typer.Option("--train", metavar="F", help="Your labelled rows, as for train.")
     ],
+    kind: Annotated[
+        str | None, typer.Option(help="As for train, where it is not what would be found.")
+    ] = None,
+    text_column: TextColumn = None,
+    pair_column: PairColumn = None,
+    label_column: LabelColumn = None,
+    encoding: EncodingOption = "utf-8",
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out.")] = False,
 ) -> None:
     """Begin a study of your own data: adapters of three sizes beside what they compete with.
 
-    It writes a study.toml that can be changed, and runs nothing.
+    It reads the rows, writes a study.toml that can be changed, and runs nothing.
 
     [bold]Examples[/bold]
 
       adapterbank study new studies/messages --train messages.csv
 
+      adapterbank study new studies/mail --train mail.csv --text-column body --label-column team
+
       adapterbank study run studies/messages
     """
     from adapterbank.studies.new import begin_study
 
-    typer.echo(f"Begun: {begin_study(folder, train)}. Next: adapterbank study run {folder}")
+    begun = begin_study(
+        folder,
+        train,
+        kind=kind,
+        text_column=text_column,
+        pair_column=pair_column,
+        label_column=label_column,
+        encoding=encoding if encoding != "utf-8" else None,
+        skip_bad=skip_bad,
+    )
+    typer.echo(f"Begun: {begun}. Next: adapterbank study run {folder}")
 
 
 def _run_stream(folder: Path) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 from adapterbank.errors import ConfigError
 from adapterbank.store.names import check_name
+from adapterbank.tasks.load import load_task
 from adapterbank.tasks.sources import local_file
 
 BEGINNING = """\
 # How good are adapters on these rows, how large need they be, and what else would do?
 title = "{name}: adapters against other methods"
 base = "minilm"
-tasks = [{{name = "{name}", train = "{train}"}}]
+tasks = [{{{task}}}]
 seeds = 3
 train_rows = 1500  # 0: all of them
 dev_rows = 500
@@ -55,14 +58,20 @@ learning_rate = [5e-5, 1e-4, 2e-4]
 """
 
 
-def begin_study(folder: Path, train: Path) -> Path:
-    """Write its study.toml; the rows stay where they are."""
+def begin_study(folder: Path, train: Path, **reading: Any) -> Path:
+    """Write its study.toml, once the rows can be read; they stay where they are. `reading` says
+    how, as for `load_task`."""
     path = folder / "study.toml"
     if path.exists():
         raise ConfigError(f"There is a study in {folder} already.", "Name another folder.")
     rows = local_file(train)
     name = check_name("".join(c if c.isalnum() or c in "._-" else "-" for c in rows.stem.lower()))
+    given = {key: value for key, value in reading.items() if value}
+    load_task(name, rows, **given)
     folder.mkdir(parents=True, exist_ok=True)
     place = Path(os.path.relpath(rows.resolve(), folder.resolve())).as_posix()
-    path.write_text(BEGINNING.format(name=name, train=place), "utf-8")
+    entries = {"name": name, "train": place, **given}
+    # A string or a truth value is written in TOML as it is in JSON.
+    task = ", ".join(f"{k} = {json.dumps(v, ensure_ascii=False)}" for k, v in entries.items())
+    path.write_text(BEGINNING.format(name=name, task=task), "utf-8")
     return path
