@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from adapterbank.errors import ConfigError, DataError
 from adapterbank.tasks import labels as label_module
 from adapterbank.tasks.labels import sort_labels
-from adapterbank.tasks.load import load_task, read_examples
-from adapterbank.tasks.task import Answer, Example, Task
+from adapterbank.tasks.load import load_task
+from adapterbank.tasks.task import Example, Task
 
 SKIP = "Mend the data, or leave such rows out with --skip-bad (skip_bad=True)."
 SEEN = "no test rows: the dev score is one that selection has seen"
@@ -289,12 +289,14 @@ BAD_ROWS: dict[str, tuple[list[dict[str, object]], dict[str, Any], str]] = {
     "unknown label in dev": (
         rows("ham", "spam"),
         {"dev": rows("ham", "sapm")},
-        "the rows given, row 2: the label 'sapm' is not one of the task's: ham, spam. " + SKIP,
+        "the rows given, row 2: the label 'sapm' is not one of the task's: ham, spam. "
+        "Did you mean 'spam'? " + SKIP,
     ),
     "unknown label in test": (
         rows(["a"], ["b"]),
         {"dev": rows(["a"]), "test": rows(["a"], ["a", "c"])},
-        f"the rows given, row 2: the label 'c' is not one of the task's: a, b. {SKIP}",
+        "the rows given, row 2: the label 'c' is not one of the task's: a, b. Is it the right "
+        f"column (--label-column)? Codes are named by --label-names A,B,… {SKIP}",
     ),
     "no such column in dev": (
         rows(*"ab"),
@@ -424,45 +426,6 @@ def test_span_tasks(tmp_path: Path) -> None:
         "facts.csv: not a span task. Give SQuAD's form in a .json file."
     )
     assert problem(tmp_path / "none.json").startswith("There is no file ")
-
-
-def test_read_examples() -> None:
-    new = rows("1", 0)
-    labels = ("0", "1")
-    assert list(read_examples(new, "classification", labels)) == [
-        Example("text 0", "1"),
-        Example("text 1", "0"),
-    ]
-    unlabelled = list(read_examples([{"text": "a"}], "classification", labels, labelled=False))
-    assert unlabelled == [Example("a")]
-    assert next(read_examples(rows("2.5"), "regression")).label == 2.5
-    assert next(read_examples(rows("a|b"), "multi-label", ("a", "b"))).label == ("a", "b")
-    named = read_examples(new, "classification", ("no", "yes"), label_names=["no", "yes"])
-    assert [row.label for row in named] == ["yes", "no"]
-    two = [{"text_a": "a", "text_b": "b", "text": "c", "label": "0"}]
-    assert next(read_examples(two, "classification", labels, pairs=True)).pair == "b"
-    assert next(read_examples(two, "classification", labels)) == Example("c", "0")
-    asked = read_examples(two, "classification", labels, text_column="text_b", label_column="label")
-    assert next(asked) == Example("b", "0")
-
-
-def test_read_examples_of_a_span_task(tmp_path: Path) -> None:
-    found = list(read_examples(squad(tmp_path / "facts.json", 1), "span"))
-    assert found[0].answers == (Answer("Fact 0", 0),)
-    asked = [{"question": "Who?", "context": "Ann did."}]
-    assert list(read_examples(asked, "span", labelled=False)) == [Example("Who?", pair="Ann did.")]
-    with pytest.raises(DataError, match="not a span task"):
-        next(read_examples(asked, "span"))
-
-
-def test_read_examples_streams_up_to_the_first_bad_row() -> None:
-    found = read_examples(rows("a", "b", "x", None), "classification", ("a", "b"))
-    assert [next(found).label, next(found).label] == ["a", "b"]
-    with pytest.raises(DataError) as caught:
-        next(found)
-    assert str(caught.value) == (
-        "the rows given, row 3: the label 'x' is not one of the task's: a, b."
-    )
 
 
 @settings(max_examples=60, deadline=None)

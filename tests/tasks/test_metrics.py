@@ -21,6 +21,7 @@ from adapterbank.tasks.metrics import (
     confusion,
     multi_label_scores,
     per_class,
+    per_label,
     regression_scores,
     span_scores,
 )
@@ -83,6 +84,20 @@ def test_per_class_and_confusion() -> None:
         ClassRow("dog", 2, pytest.approx(1 / 3), 1 / 2, pytest.approx(2 / 5), "cat"),
         ClassRow("owl", 1, 1.0, 1.0, 1.0, ""),
         ClassRow("yak", 0, 0.0, 0.0, 0.0, ""),
+    ]
+
+
+def test_per_label() -> None:
+    gold = [("cat", "dog"), ("owl",), (), ("cat",)]
+    found = [{"dog", "cat"}, {"owl", "cat"}, set(), set()]
+    assert per_label(gold, found, ANIMALS) == [
+        ClassRow("cat", 2, 1 / 2, 1 / 2, 1 / 2, ""),
+        ClassRow("dog", 1, 1.0, 1.0, 1.0, ""),
+        ClassRow("owl", 1, 1.0, 1.0, 1.0, ""),
+        ClassRow("yak", 0, 0.0, 0.0, 0.0, ""),
+    ]
+    assert per_label([("cat",), ()], [("cat",), ("cat",)], ["cat"]) == [
+        ClassRow("cat", 1, 1 / 2, 1.0, pytest.approx(2 / 3), "")
     ]
 
 

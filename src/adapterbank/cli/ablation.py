@@ -47,7 +47,10 @@ def show_ablation(
 
 
 def _examples(info: TaskInfo, data: str | None) -> list[Example]:
-    rows = labelled_rows(info.manifest, data) if data is not None else _known_rows(info)
+    if data is None:
+        rows = _known_rows(info)
+    else:
+        rows = labelled_rows(info.manifest, data, skip_bad=True).examples
     if len(rows) <= MOST_ROWS:
         return rows
     print(f"{MOST_ROWS:,} of {len(rows):,} rows, drawn at random.", file=sys.stderr)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated
 
 import typer
@@ -36,12 +36,17 @@ def evaluate(
     label_column: LabelColumn = None,
     label_names: LabelNames = None,
     encoding: EncodingOption = "utf-8",
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave bad rows out, and count them.")
+    ] = False,
     bank: BankOption = "bank",
     base: BaseOption = None,
     device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Score a task of the bank on labelled rows.
+
+    Columns are the task's own where the file has them, else found as for training.
 
     [bold]Examples[/bold]
 
@@ -53,16 +58,16 @@ def evaluate(
     """
     from adapterbank.bank import Bank
     from adapterbank.serving.predictor import Predictor
-    from adapterbank.tasks.metrics import per_class
+    from adapterbank.tasks.cells import counted
     from adapterbank.tasks.task import Task
-    from adapterbank.training.evaluate import scores_of
+    from adapterbank.training.evaluate import classes_of, scores_of
     from adapterbank.training.mistakes import mistakes
 
     home = Bank.open(bank, base, device=device, create=False)
     entry = home.store.find(task)
     package = home.store.load(entry)
     manifest = package.manifest
-    examples = labelled_rows(
+    rows = labelled_rows(
         manifest,
         data,
         text_column=text_column,
@@ -70,7 +75,9 @@ def evaluate(
         label_column=label_column,
         label_names=label_names,
         encoding=encoding,
+        skip_bad=skip_bad,
     )
+    examples = rows.examples
     with Predictor(home.encoder, package) as predictor:
         predictions = [
             answer for some in chunks(examples, AT_ONCE) for answer in predictor.predict(some)
@@ -86,18 +93,18 @@ def evaluate(
         manifest.positive,
     )
     scores = scores_of(about, examples, predictions)
-    classes = []
-    if manifest.kind == "classification":
-        gold = [str(example.label) for example in examples]
-        found = [str(prediction.label) for prediction in predictions]
-        classes = per_class(gold, found, manifest.labels)
-    worst = mistakes(about, examples, predictions, errors)
+    classes = classes_of(about, examples, predictions)
+    worst = [
+        replace(mistake, row=rows.numbers[mistake.row - 1])
+        for mistake in mistakes(about, examples, predictions, errors)
+    ]
     if as_json:
         print_json(
             {
                 "task": entry.task,
                 "version": entry.version.version,
                 "rows": len(examples),
+                "left_out": rows.left_out,
                 "metric": manifest.metric,
                 "scores": scores,
                 "classes": [asdict(row) for row in classes],
@@ -105,8 +112,9 @@ def evaluate(
             }
         )
         return
+    without = f", {counted(rows.left_out, 'bad row')} left out" if rows.left_out else ""
     print_table(
-        f"{entry} on {len(examples):,} rows",
+        f"{entry} on {len(examples):,} rows{without}",
         ("metric", "score"),
         [(name, f"{value:.4f}") for name, value in scores.items()],
     )

@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from adapterbank.store.manifest import Manifest
-    from adapterbank.tasks.task import Example
+    from adapterbank.tasks.labelled import Labelled
 
 
 def labelled_rows(
-    manifest: Manifest,
-    data: str,
-    *,
-    text_column: str | None = None,
-    pair_column: str | None = None,
-    label_column: str | None = None,
-    label_names: str | None = None,
-    encoding: str = "utf-8",
-) -> list[Example]:
-    """The rows of a file. Columns are those that the task was trained on, unless given."""
-    from adapterbank.tasks.load import read_examples
+    manifest: Manifest, data: str, *, label_names: str | None = None, **reading: Any
+) -> Labelled:
+    """The rows of a file, read as `read_labelled` is told; what is left out is said."""
+    from adapterbank.tasks.labelled import read_labelled
 
-    known = manifest.columns if not data.endswith(".json") else {}
-    return list(
-        read_examples(
-            data,
-            manifest.kind,
-            manifest.labels,
-            pairs=manifest.pair,
-            text_column=text_column or known.get("text"),
-            pair_column=pair_column or known.get("pair"),
-            label_column=label_column or known.get("label"),
-            label_names=label_names.split(",") if label_names else None,
-            encoding=encoding,
-        )
+    found = read_labelled(
+        data,
+        manifest.kind,
+        manifest.labels,
+        pairs=manifest.pair,
+        known=manifest.columns,
+        label_names=[each.strip() for each in label_names.split(",")] if label_names else None,
+        **reading,
     )
+    for note in found.notes:
+        print(note, file=sys.stderr)
+    return found

@@ -183,6 +183,7 @@ def _rows(
     """The rows of a table, with all their columns."""
     from adapterbank.tasks.cells import BadCell, read_text
     from adapterbank.tasks.columns import find_columns
+    from adapterbank.tasks.labelled import if_there
     from adapterbank.tasks.sources import open_rows
     from adapterbank.tasks.task import Example
 
@@ -190,8 +191,8 @@ def _rows(
     known = manifest.columns
     columns = find_columns(
         rows,
-        text=text_column or _if_there(known.get("text"), rows.columns),
-        pair=pair_column or _if_there(known.get("pair"), rows.columns),
+        text=text_column or if_there(known.get("text"), rows.columns),
+        pair=pair_column or if_there(known.get("pair"), rows.columns),
         labelled=False,
         pairs=manifest.pair or manifest.kind == "span",
     )
@@ -209,10 +210,6 @@ def _rows(
         asked = [row.values.get(each) for each in (columns.text, columns.pair)]
         # The first row sets the columns of a file, so one that is unreadable has them too.
         yield Row(row.values or dict.fromkeys(rows.columns), found, asked)
-
-
-def _if_there(column: str | None, columns: Iterable[str]) -> str | None:
-    return column if column is not None and column in columns else None
 
 
 def _squad(predictor: Using | RemoteTask, file: Path, out: Path | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -232,7 +232,7 @@ def _look(encoder: Encoder, task: Task, order: Order, as_json: bool) -> None:
 def show(entry: Entry, learnt: Learnt, task: Task, bank: str) -> None:
     """The result for people."""
     from adapterbank.cli.progress import clock
-    from adapterbank.tasks.metrics import per_class
+    from adapterbank.training.evaluate import classes_of
 
     manifest = learnt.manifest
     split = "test" if manifest.test else "dev"
@@ -245,12 +245,8 @@ def show(entry: Entry, learnt: Learnt, task: Task, bank: str) -> None:
         ("method", *scores),
         [(name, *(f"{found[metric]:.3f}" for metric in scores)) for name, found in rows],
     )
-    if manifest.kind == "classification":
-        classes = per_class(
-            [str(example.label) for example in learnt.examples],
-            [str(prediction.label) for prediction in learnt.predictions],
-            manifest.labels,
-        )
+    about = replace(task, labels=manifest.labels)  # going on may have brought earlier ones
+    if classes := classes_of(about, learnt.examples, learnt.predictions):
         print_classes(f"by class ({split})", classes)
     print(_verdict(manifest, len(learnt.examples)))
     share = manifest.parameters

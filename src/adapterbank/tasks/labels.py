@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import cast
 
 from adapterbank.errors import ConfigError, DataError
@@ -45,6 +46,7 @@ def label_reader(
             raise BadCell(
                 "unknown label",
                 f"the label {shown(label)} is not one of the task's: {listing(labels)}",
+                _nearest(label, labels),
             )
         return label
 
@@ -66,6 +68,13 @@ def label_reader(
         return found[cell]
 
     return remembered
+
+
+def _nearest(label: str, labels: tuple[str, ...]) -> str:
+    """What may be meant by a label that the task has not."""
+    if near := get_close_matches(label, labels, 1):
+        return f"Did you mean {shown(near[0])}?"
+    return "Is it the right column (--label-column)? Codes are named by --label-names A,B,…"
 
 
 def names_by_code(given: LabelNames | None, kind: Kind) -> dict[str, str]:

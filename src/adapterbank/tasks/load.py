@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import cast
 
 from adapterbank.errors import ConfigError, DataError
-from adapterbank.tasks.cells import BadCell, counted, find_separator, listing, read_cell
+from adapterbank.tasks.cells import counted, find_separator, listing
 from adapterbank.tasks.columns import Columns, find_columns, infer_kind, need_column
-from adapterbank.tasks.drafts import BadRows, finish, read_draft, read_texts
+from adapterbank.tasks.drafts import BadRows, finish, read_draft
 from adapterbank.tasks.labels import LabelNames, label_reader, label_space, names_by_code
 from adapterbank.tasks.rows import Rows
 from adapterbank.tasks.sources import GIVEN, Source, local_file, open_rows
@@ -88,48 +88,6 @@ def load_task(
             raise DataError(f"{rows.name}: no row is left.", "Mend some of them.")
     task = Task(name, labels, train_rows, (), kind=known, metric=metric, columns=columns.roles())
     return _with_splits(task, splits, seed, notes)
-
-
-def read_examples(
-    source: Source,
-    kind: Kind,
-    labels: Sequence[str] = (),
-    *,
-    pairs: bool = False,
-    text_column: str | None = None,
-    pair_column: str | None = None,
-    label_column: str | None = None,
-    label_names: LabelNames | None = None,
-    encoding: str = "utf-8",
-    labelled: bool = True,
-) -> Iterator[Example]:
-    """The rows of a new file for a task that has been learnt, one by one.
-
-    Columns are found as for training. The first bad row is an error. `labelled=False` leaves the
-    labels unread.
-    """
-    if kind == "span" and _is_json(source):
-        yield from _squad(source)
-        return
-    if kind == "span" and labelled:
-        raise _span_needs_json(source)
-    rows = open_rows(source, encoding)
-    columns = find_columns(
-        rows,
-        text=text_column,
-        pair=pair_column,
-        label=label_column,
-        labelled=labelled,
-        pairs=pairs or kind == "span",
-    )
-    reader = label_reader(kind, names_by_code(label_names, kind), labels=tuple(labels))
-    for row in rows:
-        try:
-            text, pair = read_texts(row, columns)
-            label = reader(read_cell(row.values.get(columns.label))) if labelled else None
-        except BadCell as problem:
-            raise DataError(f"{rows.where(row)}: {problem}.", problem.hint) from None
-        yield Example(text, label, pair)
 
 
 def _kind_note(kind: Kind, labels: tuple[str, ...], separator: str) -> str:

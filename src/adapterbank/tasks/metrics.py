@@ -177,6 +177,25 @@ def per_class(
     ]
 
 
+def per_label(
+    gold: Sequence[Collection[str]], predicted: Sequence[Collection[str]], labels: Sequence[str]
+) -> list[ClassRow]:
+    """The same of a multi-label task, where each label is right or wrong by itself."""
+    true, guess = _indicators(gold, labels), _indicators(predicted, labels)
+    columns = (true & guess).sum(axis=0), guess.sum(axis=0), true.sum(axis=0)
+    return [
+        ClassRow(
+            label,
+            rows,
+            right / said if said else 0.0,
+            right / rows if rows else 0.0,
+            2 * right / (said + rows) if said + rows else 0.0,
+            "",
+        )
+        for label, right, said, rows in zip(labels, *(c.tolist() for c in columns), strict=True)
+    ]
+
+
 def confusion(
     gold: Sequence[str], predicted: Sequence[str], labels: Sequence[str]
 ) -> list[list[int]]:

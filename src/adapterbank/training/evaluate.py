@@ -9,8 +9,11 @@ from numpy.typing import NDArray
 
 from adapterbank.model.task_model import TaskModel
 from adapterbank.tasks.metrics import (
+    ClassRow,
     classification_scores,
     multi_label_scores,
+    per_class,
+    per_label,
     regression_scores,
     span_scores,
 )
@@ -67,3 +70,16 @@ def scores_of(task: Task, examples: Sequence[Example], predictions: Sequence[Pre
                 for example, prediction in zip(examples, predictions, strict=True)
             }
             return span_scores(examples, answers)
+
+
+def classes_of(
+    task: Task, examples: Sequence[Example], predictions: Sequence[Prediction]
+) -> list[ClassRow]:
+    """How each label fares; none where there are no labels."""
+    if task.kind == "classification":
+        gold = [str(example.label) for example in examples]
+        return per_class(gold, [str(each.label) for each in predictions], task.labels)
+    if task.kind == "multi-label":
+        names = [example.names for example in examples]
+        return per_label(names, [each.labels or () for each in predictions], task.labels)
+    return []
