@@ -19,7 +19,14 @@ from typing import Any, Self
 import httpx
 
 from adapterbank import errors
-from adapterbank.errors import AdapterBankError, ComputeError, DataError, ServiceError
+from adapterbank.errors import (
+    AdapterBankError,
+    ComputeError,
+    ConfigError,
+    DataError,
+    ServiceError,
+    Unauthorized,
+)
 from adapterbank.serving.which_task import Route
 from adapterbank.tasks.predictions import Prediction
 
@@ -43,6 +50,11 @@ class Client:
     """A service and a key for it (else $ADAPTERBANK_KEY)."""
 
     def __init__(self, url: str, key: str | None = None, *, seconds: float = SECONDS) -> None:
+        if not url.lower().startswith(("http://", "https://")):
+            raise ConfigError(
+                f"{url!r} is not the address of a service.",
+                f"Begin it with http://, as in http://{url}.",
+            )
         key = os.environ.get(KEY) if key is None else key
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._http = httpx.Client(base_url=url, headers=headers, timeout=seconds)
@@ -274,6 +286,9 @@ def _error(found: Mapping[str, str]) -> AdapterBankError:
 
 def _refused(response: httpx.Response) -> AdapterBankError:
     try:
-        return _error(json.loads(response.read())["error"])
+        error = _error(json.loads(response.read())["error"])
     except (ValueError, KeyError, TypeError):
         return ServiceError(f"The service answered with status {response.status_code}.")
+    if isinstance(error, Unauthorized):  # its hint is of headers, which are our business here
+        error.hint = f"Put a key that the service knows into ${KEY}, or give it: Client(url, key)."
+    return error

@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 
 from adapterbank import Client
-from adapterbank.errors import ComputeError, DataError, ServiceError, TaskNotFound, Unauthorized
+from adapterbank.errors import (
+    ComputeError,
+    ConfigError,
+    DataError,
+    ServiceError,
+    TaskNotFound,
+    Unauthorized,
+)
 from adapterbank.service.auth import Keys
 from adapterbank.serving.open import open_bank_engine
 from service.conftest import make_bank
@@ -80,14 +87,22 @@ def test_learn_waits_for_what_was_learnt(far, tmp_path) -> None:
 
 
 def test_errors_are_ours(server, far, tmp_path) -> None:
-    with Client(server[0].url, "ab_wrong") as stranger, pytest.raises(Unauthorized):
-        stranger.tasks()
+    for key in ("ab_wrong", ""):
+        with Client(server[0].url, key) as stranger, pytest.raises(Unauthorized) as refused:
+            stranger.tasks()
+        assert "$ADAPTERBANK_KEY" in refused.value.hint
     with Client("http://127.0.0.1:9") as nobody, pytest.raises(ServiceError, match="reached"):
         nobody.tasks()
     with pytest.raises(DataError, match="no file"):
         far.train("x", tmp_path / "missing.csv")
     with pytest.raises(DataError, match="sise"):
         far.inspect(_csv(tmp_path), sise=1)
+
+
+def test_an_address_begins_with_its_scheme() -> None:
+    for url in ("localhost:8123", "127.0.0.1:8000", "ftp://host"):
+        with pytest.raises(ConfigError, match="Begin it with http://"):
+            Client(url)
 
 
 def _csv(folder: Path) -> Path:

@@ -30,6 +30,7 @@ def test_the_whole_report() -> None:
         "warning: strong imbalance: 'ham' has 22 times the rows of 'spam'; "
         "look at F1, not accuracy alone",
         "warning: 1 label with fewer than 5 rows in train, such as 'spam'",
+        "warning: dev has 2 rows: a score on so few may be off by up to 71 points",
         "warning: 2 texts more than once in train, 1 of them with different labels",
         "warning: 1 text of dev also in train: its score flatters",
     ]
@@ -70,7 +71,8 @@ def test_the_whole_report() -> None:
 
 def test_nothing_to_warn_of() -> None:
     train = [Example(f"text {i}", "ab"[i % 2]) for i in range(20)]
-    report = data_report(Task("t", ("a", "b"), train, [Example("x", "a")]), None, 128)
+    dev = [Example("x", "a")] * 30
+    report = data_report(Task("t", ("a", "b"), train, dev), None, 128)
     assert report.warnings == ()
     assert report.lengths["train"] == Lengths("characters", 20, 6, 7, 7, None)
     assert report.lines()[-1] == "dev texts, in characters: median 1, 95 % up to 1, longest 1"
@@ -126,5 +128,20 @@ def test_other_kinds() -> None:
         "questions in train without an answer: 1",
         "train texts, in characters: median 3, 95 % up to 3, longest 3",
         "dev texts, in characters: median 3, 95 % up to 3, longest 3",
+        "warning: dev has 1 row: a score on so few may be off by up to 100 points",
         "warning: 1 text of dev also in train: its score flatters",
     ]
+
+
+@pytest.mark.parametrize("rows", [29, 30])
+def test_few_rows_to_score_are_told(rows: int) -> None:
+    examples = [Example(f"text {i}", "ab"[i % 2]) for i in range(100)]
+    test = [example._replace(text=f"{example.text} again") for example in examples[:rows]]
+    task = Task("t", ("a", "b"), examples, examples[:50], test)
+    told = [warning for warning in data_report(task, None, 128).warnings if "test" in warning]
+    said = ["test has 29 rows: a score on so few may be off by up to 19 points"]
+    assert told == (said if rows < 30 else [])
+    numbers = Task("n", (), [e._replace(label=1.0) for e in examples], test[:9], kind="regression")
+    assert "dev has 9 rows: a score on so few is mostly chance" in (
+        data_report(numbers, None, 128).warnings
+    )

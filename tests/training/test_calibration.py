@@ -59,3 +59,13 @@ def test_no_error_on_dev_is_no_certainty(kind, rows) -> None:
     found = fit_temperature(kind, logits, table)
     sure = probabilities(kind, logits, found).max(-1)
     assert sure == pytest.approx(1 - 1 / (rows + 2), abs=2e-3)
+
+
+@pytest.mark.parametrize("kind", ["classification", "multi-label"])
+def test_few_rows_make_no_answer_surer(kind) -> None:
+    """Barely right on every row: many rows would make it sure, a few prove little."""
+    for rows, surer in ((29, False), (30, True)):
+        targets = np.arange(rows) % 2
+        logits = np.where(targets[:, None] == [0, 1], 0.1, -0.1).astype(np.float32)
+        table = np.eye(2)[targets] if kind == "multi-label" else targets
+        assert (fit_temperature(kind, logits, table) < 1.0) == surer

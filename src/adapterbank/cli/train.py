@@ -283,10 +283,11 @@ def _verdict(manifest: Manifest, rows: int) -> str:
     name, best = max(manifest.baselines.items(), key=lambda item: item[1][metric])
     gap = scores[metric] - best[metric]
     share = min(max(scores[metric], 0.0), 1.0)
-    noise = accuracy_error((share * rows + 1) / (rows + 2), rows)  # all right is not certain
-    if gap > 2 * noise:
+    # Two standard errors; that all rows are right does not make it certain.
+    noise = 2 * accuracy_error((share * rows + 1) / (rows + 2), rows)
+    if gap > noise:
         return f"{100 * gap:.1f} points above {name}: training on the encoder pays here."
-    if gap > -2 * noise:
+    if gap > -noise:
         return (
             f"No clear lead over {name} ({100 * gap:+.1f} points; {rows} rows are sure to "
             f"±{100 * noise:.1f}): for this data that may be enough."

@@ -8,12 +8,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from adapterbank.tasks.cells import counted, shown
+from adapterbank.tasks.metrics import accuracy_error
 from adapterbank.tasks.splits import text_key
 from adapterbank.tasks.task import Example, Label, Task
 
 LARGEST_SHOWN = 10
 STRONG_IMBALANCE = 20
 FEW_ROWS = 5
+FEW_SCORED = 30  # rows that a score can hardly rest on
 
 
 @dataclass(frozen=True)
@@ -127,12 +129,21 @@ class DataReport:
                 f"{counted(len(few), 'label')} with fewer than {FEW_ROWS} rows in train, "
                 f"such as {shown(few[-1])}"
             )
+        for split in ("dev", "test"):
+            if 0 < (number := self.rows.get(split, 0)) < FEW_SCORED:
+                yield f"{split} has {counted(number, 'row')}: {self._how_far_off(number)}"
         if self.duplicates:
             differ = f", {self.conflicts:,} of them with different labels" * bool(self.conflicts)
             yield f"{counted(self.duplicates, 'text')} more than once in train{differ}"
         for split, number in self.leaks.items():
             if number:
                 yield f"{counted(number, 'text')} of {split} also in train: its score flatters"
+
+    def _how_far_off(self, rows: int) -> str:
+        if self.kind == "regression":
+            return "a score on so few is mostly chance"
+        # Two standard errors of a share near one half, where they are largest.
+        return f"a score on so few may be off by up to {200 * accuracy_error(0.5, rows):.0f} points"
 
 
 def data_report(

@@ -15,22 +15,25 @@ from adapterbank.model.heads import Kind
 from adapterbank.tasks.predictions import probabilities
 
 RANGE = (0.05, 20.0)
+FEW = 30  # rows that are no reason to make answers surer than they are
 
 
 def fit_temperature(kind: Kind, logits: NDArray[np.float32], targets: NDArray[np.generic]) -> float:
     """The temperature with the lowest mean log loss. Targets: class ids, or 0/1 [rows, labels].
 
     A dev set without an error would ask for certainty. As in Platt's scaling, each label counts as
-    doubtful by one row in all: 90 rows without an error make the answers 99 % sure, not 100.
+    doubtful by one row in all: 90 rows without an error make the answers 99 % sure, not 100. Fewer
+    than 30 rows may take certainty away, and give none.
     """
     from scipy.optimize import minimize_scalar
 
     if len(logits) == 0:
         return 1.0
     doubt = 1 / (len(logits) + 2)
+    least = 1.0 if len(logits) < FEW else RANGE[0]
     found = minimize_scalar(
         lambda power: log_loss(kind, logits, targets, math.exp(power), doubt),
-        bounds=(math.log(RANGE[0]), math.log(RANGE[1])),
+        bounds=(math.log(least), math.log(RANGE[1])),
         method="bounded",
     )
     return math.exp(found.x)

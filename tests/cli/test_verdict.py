@@ -1,0 +1,24 @@
+"""What `train` says at the end: the noise that it prints is the one that it goes by."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from adapterbank.cli.train import _verdict
+from store.samples import manifest
+
+
+@pytest.mark.parametrize(
+    ("score", "said"),
+    [
+        (0.944, "No clear lead over n-grams (+4.4 points; 90 rows are sure to ±5.2)"),
+        (0.954, "5.4 points above n-grams: training on the encoder pays here."),
+        (0.80, "10.0 points below n-grams"),
+    ],
+)
+def test_verdict(score: float, said: str) -> None:
+    scores, simple = {"accuracy": score}, {"n-grams": {"accuracy": 0.9}}
+    made = replace(manifest(), metric="accuracy", test=scores, baselines=simple)
+    assert _verdict(made, 90).startswith(said)
