@@ -65,6 +65,16 @@ def test_the_settings_table_is_adapter_config() -> None:
     assert {name: value.replace('"', "'") for name, value in rows.items()} == fields
 
 
+def test_lists_of_tasks_are_read(tmp_path: Path) -> None:
+    from adapterbank.streams.arrivals import read_list
+
+    (block,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "bank.md").read_text(), re.S)
+    (tmp_path / "tasks.toml").write_text(block)
+    (tmp_path / "messages.csv").write_text("text,label\na,b\n")
+    names = [arrival.name for arrival in read_list(tmp_path / "tasks.toml", {})]
+    assert names == ["helpdesk", "reviews"]
+
+
 def test_links_lead_somewhere() -> None:
     for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):

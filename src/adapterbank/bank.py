@@ -272,6 +272,7 @@ class Bank:
         AdapterHub does not say whether a task reads pairs of texts: `pair` does.
         """
         path = Path(path)
+        check_package(path)
         notes: list[str] = []
         if not is_archive(path) and (path / "adapter_config.json").is_file():
             packed, notes = self._from_adapterhub(path, check_name(name or _name_of(path)), pair)
@@ -309,6 +310,17 @@ class Bank:
             has_pooler=encoder.has_pooler,
             parameters=total,
             parameters_without_embeddings=total - sum(p.numel() for p in embeddings.parameters()),
+        )
+
+
+def check_package(path: Path) -> None:
+    """Refuse a path at which there can be no package; nothing is read."""
+    if not path.exists():
+        raise PackageError(f"There is no package {path.name!r}.", "Check the path.")
+    if path.is_file() and not is_archive(path):
+        raise PackageError(
+            f"{path.name!r} is not a package: that is a folder or a .tar.gz, as export writes it.",
+            f"To learn from labelled rows: adapterbank train TASK --train {path}.",
         )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, get_args
 
 from adapterbank.errors import ConfigError
-from adapterbank.model.config import AdapterConfig, check_choice
+from adapterbank.model.config import AdapterConfig
 from adapterbank.model.heads import Kind
 from adapterbank.model.methods import Method, make_method
 from adapterbank.store.manifest import Precision
@@ -52,7 +53,13 @@ class Order:
     """What its owner has to say of the task."""
 
     def __post_init__(self) -> None:
-        check_choice("precision", self.precision, ("fp32", "fp16"))
+        if self.precision not in get_args(Precision):
+            raise ConfigError(
+                f"precision is {self.precision!r}; choose one of {', '.join(get_args(Precision))}.",
+                "On the command line it is --store.",
+            )
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            raise ConfigError(f"minutes is {self.minutes:g}; it is a time above 0.")
 
     def recipe_for(self, task: Task) -> Recipe:
         """The recipe with all its numbers."""

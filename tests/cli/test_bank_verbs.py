@@ -158,6 +158,28 @@ def test_export_to_adapterhub_says_what_cannot_cross(run) -> None:
     assert run("export", "mood", "x", "--format", "onyx").returncode == 1
 
 
+def test_rows_are_no_package(cli, data) -> None:
+    done = cli("import", data / "rows.csv")
+    assert done.returncode == 1
+    assert "is not a package: that is a folder or a .tar.gz, as export writes it" in done.stderr
+    assert "adapterbank train TASK --train" in done.stderr
+    assert not Path("bank").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("Bad Tenant",), "is not a tenant's name"),
+        (("acme", "--role", "king"), "--role is 'king'. Choose from: read"),
+    ],
+)
+def test_a_key_that_cannot_be_makes_no_bank(cli, base, words, message) -> None:
+    done = cli("keys", "create", *words, "--base", base)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert not Path("bank").exists()
+
+
 def test_going_on_by_flag(run, base, data) -> None:
     options = ("--train", data / "rows.csv", "--json", "--epochs", "3", "--lr", "0.01")
     done = run("train", "mood", *options, "--from", "mood@1", "--no-baselines")
@@ -183,6 +205,7 @@ def test_going_on_by_flag(run, base, data) -> None:
         (("remove", "eggs"), "The bank has no task 'eggs'."),
         (("import", "nowhere"), "There is no package 'nowhere'"),
         (("import", "nowhere.tar.gz"), "nowhere.tar.gz"),
+        (("import", "nowhere", "--bank", "nowhere"), "There is no package 'nowhere'"),
         (("export", "eggs", "out"), "The bank has no task 'eggs'."),
         (("tasks", "--bank", "nowhere"), "There is no bank at 'nowhere'."),
         (("show", "mood", "--bank", "nowhere"), "There is no bank at 'nowhere'."),

@@ -170,7 +170,7 @@ def test_ids(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([], "FILE: 'data' is missing. FORM"),
+        ({}, "FILE: 'data' is missing. FORM"),
         ({"data": "x" * 99}, f"FILE: 'data' is '{'x' * 27}...{'x' * 28}', not a list. FORM"),
         ({"data": []}, "FILE holds no questions. FORM"),
         ({"data": [{"paragraphs": []}]}, "FILE holds no questions. FORM"),
@@ -181,6 +181,15 @@ def test_ids(tmp_path: Path) -> None:
 )
 def test_a_wrong_form_is_named(tmp_path: Path, content: Any, message: str) -> None:
     assert refused(written(tmp_path, content)) == message
+
+
+def test_rows_in_json_are_told_where_they_belong(tmp_path: Path) -> None:
+    rows = [{"text": "a", "label": "b"}] * 2
+    said = refused(written(tmp_path, rows))
+    assert said.startswith("FILE holds a list, and .json is read as SQuAD's form. Rows are read")
+    path = tmp_path / "file.json"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    assert "Rows are read from a .jsonl file, one object a line" in refused(path)
 
 
 def test_files_that_are_no_json(tmp_path: Path) -> None:

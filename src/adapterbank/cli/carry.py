@@ -69,6 +69,8 @@ def import_(
 ) -> None:
     """Take a package into the bank, once every check of it has passed.
 
+    A package is a task that has been learnt, as `export` writes it. Labelled rows are for `train`.
+
     [bold]Examples[/bold]
 
       adapterbank import helpdesk.tar.gz
@@ -77,8 +79,9 @@ def import_(
 
       adapterbank import hub/ --name sentiment
     """
-    from adapterbank.bank import Bank
+    from adapterbank.bank import Bank, check_package
 
+    check_package(path)  # before a bank is made for it
     entry, notes = Bank.open(bank, base).import_(path, name, pair=pair)
     for note in notes:
         print(note, file=sys.stderr)

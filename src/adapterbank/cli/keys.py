@@ -10,6 +10,7 @@ import typer
 
 from adapterbank.cli.options import BankOption, BaseOption
 from adapterbank.cli.output import JSON_HELP, print_json, print_table
+from adapterbank.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Keys of the service: create, list, revoke.")
 
@@ -38,8 +39,12 @@ def create(
       adapterbank keys create acme --role read --requests 20 --note "the web shop"
     """
     from adapterbank.bank import Bank
-    from adapterbank.service.auth import Keys, Quotas
+    from adapterbank.service.auth import ROLES, Keys, Quotas
+    from adapterbank.store.names import check_tenant
 
+    check_tenant(tenant)  # what cannot be is said before a bank is made for it
+    if role not in ROLES:
+        raise ConfigError(f"--role is {role!r}.", f"Choose from: {', '.join(ROLES)}.")
     given = {
         "tasks": tasks,
         "rows": rows,
@@ -49,7 +54,7 @@ def create(
     }
     quotas = Quotas(**{name: each for name, each in given.items() if each is not None})  # type: ignore[arg-type]
     store = Bank.open(bank, base).store
-    print(Keys(store).create(tenant, role, note, quotas))  # type: ignore[arg-type]
+    print(Keys(store).create(tenant, role, note, quotas))
     print("Keep it: it cannot be shown again.", file=sys.stderr)
 
 

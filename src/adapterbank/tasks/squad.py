@@ -17,6 +17,7 @@ from typing import Any
 from adapterbank.errors import DataError
 from adapterbank.tasks.task import Answer, Example
 
+ROWS = 'Rows are read from a .jsonl file, one object a line: {"text": "…", "label": "…"}.'
 FORM = (
     'A SQuAD file is {"data": [{"title", "paragraphs": [{"context", "qas": '
     '[{"id", "question", "answers": [{"text", "answer_start"}]}]}]}]}.'
@@ -167,11 +168,15 @@ def _nearest(text: str, context: str, start: int) -> int:
 
 def _load(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes())
+        found = json.loads(path.read_bytes())
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not JSON: {error}.", FORM) from error
+        lines = isinstance(error, json.JSONDecodeError) and error.msg == "Extra data"
+        raise DataError(f"{path} is not JSON: {error}.", ROWS if lines else FORM) from error
+    if isinstance(found, list):
+        raise DataError(f"{path} holds a list, and .json is read as SQuAD's form.", ROWS)
+    return found
 
 
 def _list(found: Any, key: str, where: str) -> list[Any]:

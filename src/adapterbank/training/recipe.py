@@ -79,7 +79,10 @@ class Recipe:
         for name in ("epochs", "batch_size", "accumulate", "max_length"):
             check_count(name, getattr(self, name))
         if not 0 < self.learning_rate < 1:
-            raise ConfigError(f"learning_rate is {self.learning_rate}; it lies between 0 and 1.")
+            raise ConfigError(
+                f"learning_rate is {self.learning_rate}; it lies between 0 and 1.",
+                "On the command line it is --lr.",
+            )
         if not 0 <= self.warmup <= 1:
             raise ConfigError(f"warmup is {self.warmup}; it is a share from 0 to 1.")
         check_choice("products", self.products, get_args(Products))
