@@ -286,6 +286,18 @@ BAD_ROWS: dict[str, tuple[list[dict[str, object]], dict[str, Any], str]] = {
         "the rows given: every row has the label 0.5 in 'label'. "
         "There is nothing to learn from one value. Give rows with others too.",
     ),
+    "one class or the other as zeros and ones": (
+        rows([1, 0], [0, 1], [1, 0]),
+        {},
+        "the rows given: every row has the same labels in 'label': 0, 1. There is nothing to learn "
+        "from that. List the classes that hold, by name or number, not zeros and ones.",
+    ),
+    "names that are no text": (
+        [{"text": "a", 7: "b"}],
+        {},
+        "the rows given, row 1: the name of a column is 7, not a string. "
+        'Give rows such as {"text": "…", "label": "…"}.',
+    ),
     "unknown label in dev": (
         rows("ham", "spam"),
         {"dev": rows("ham", "sapm")},

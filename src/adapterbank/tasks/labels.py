@@ -95,9 +95,17 @@ def label_space(
         raise DataError(f"{source}: no row is left.", "Mend some of them.")
     found: set[Label] = {example.label for example in examples}
     if kind == "multi-label":
-        labels = {name for each in found for name in cast(tuple[str, ...], each)}
+        sets = {frozenset(cast(tuple[str, ...], each)) for each in found}
+        labels = {name for each in sets for name in each}
         if not labels:
             raise DataError(f"{source}: no row has a label in {column!r}.")
+        if len(sets) == 1:
+            same = listing(sort_labels(labels))
+            raise DataError(
+                f"{source}: every row has the same labels in {column!r}: {same}.",
+                "There is nothing to learn from that. List the classes that hold, by name or "
+                "number, not zeros and ones.",
+            )
     elif len(found) == 1:
         raise DataError(
             f"{source}: every row has the label {shown(found.pop())} in {column!r}.",

@@ -131,9 +131,19 @@ def _refuse_other_forms(path: Path, suffix: str, encoding: str) -> None:
 def _dict_rows(rows: Iterable[Any]) -> Iterator[Row]:
     for number, row in enumerate(rows, 1):
         if isinstance(row, Mapping):
+            _check_names(number, row)
             yield Row(number, None, row)
         else:
             yield Row(number, None, {}, f"a {type(row).__name__}, not a dict of columns")
+
+
+def _check_names(number: int, row: Mapping[Any, Any]) -> None:
+    for name in row:
+        if not isinstance(name, str):
+            raise DataError(
+                f"{GIVEN}, row {number}: the name of a column is {name!r}, not a string.",
+                'Give rows such as {"text": "…", "label": "…"}.',
+            )
 
 
 def _frame_rows(frame: Any) -> Rows:
