@@ -66,7 +66,7 @@ def test_the_count_says_what_was_not_answered(run, tmp_path) -> None:
     assert "3 rows written to ans.csv; 1 of them could not be answered: see error.\n" in done.stderr
     (tmp_path / "new.csv").write_text("text\ngood\n")
     done = run("predict", "mood", "--file", "new.csv", "--out", "ans.csv")
-    assert "1 rows written to ans.csv.\n" in done.stderr
+    assert "1 row written to ans.csv.\n" in done.stderr
 
 
 def test_an_unreadable_first_row_takes_no_column_away(run, tmp_path) -> None:

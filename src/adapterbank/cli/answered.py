@@ -122,7 +122,7 @@ def write_answers(rows: Iterator[Row], kind: Kind, out: Path) -> None:
             count += 1
             bad += row.error is not None
     unanswered = f"; {bad:,} of them could not be answered: see error" if bad else ""
-    print(f"{count:,} rows written to {out}{unanswered}.", file=sys.stderr)
+    print(f"{count:,} row{'s'[: count != 1]} written to {out}{unanswered}.", file=sys.stderr)
 
 
 def _with_columns(row: Row) -> dict[str, Any]:

@@ -45,6 +45,7 @@ def _decode_by(encoding: str) -> None:
 
 
 def forgive_output() -> None:
-    r"""What standard output's encoding lacks is written as \u…, which JSON reads again."""
+    r"""What standard output cannot hold is written as an escape; half a character as \udc…, which
+    JSON reads again."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
