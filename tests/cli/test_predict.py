@@ -87,6 +87,8 @@ def test_standard_input_has_an_encoding(made) -> None:
         assert json.loads(done.stdout)["text"] == "café", done.output
     done = ask("--json", text=b"\xef\xbb\xbfgood\n")
     assert json.loads(done.stdout)["text"] == "good"
+    done = ask("--json", text=b"good\nna\xefve\nbad\n")
+    assert ["error" in line for line in lines(done.stdout)] == [False, True, False], done.output
     assert "no text encoding 'klingon'" in str(
         ask("--encoding", "klingon", text=b"good\n").exception
     )
