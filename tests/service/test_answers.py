@@ -190,3 +190,12 @@ def test_health_is_open(client) -> None:
     bare = {"Authorization": ""}
     assert client.get("/healthz", headers=bare).json() == {"ok": True}
     assert client.get("/readyz", headers=bare).json() == {"ready": True}
+
+
+def test_a_service_whose_jobs_stand_still_is_not_ready(client, service, monkeypatch) -> None:
+    class Still:
+        alive = False
+
+    monkeypatch.setattr(service, "jobs", Still())
+    response = client.get("/readyz")
+    assert (response.status_code, response.json()) == (503, {"ready": False})

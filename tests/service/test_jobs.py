@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -277,6 +278,53 @@ def test_old_jobs_are_forgotten(tmp_path, monkeypatch) -> None:
     assert table.forget_old("acme") == ["a"]
     assert [job.id for job in table.of("acme")] == ["d", "c", "b"]
     assert table.events("a") == []
+
+
+def full(*_: object, **__: object) -> None:
+    raise sqlite3.OperationalError("database or disk is full")
+
+
+def test_a_full_disk_ends_no_job_for_good(jobs, stage, monkeypatch) -> None:
+    """Nothing can be taken, kept or ended for a while; then all goes on."""
+    monkeypatch.setattr("adapterbank.service.runner.PAUSE", 0.02)
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs.table, "take", full)
+        first = add(jobs)
+        time.sleep(0.1)
+        assert jobs.alive
+        assert state(jobs, first) == "queued"
+    stage.next()
+    with monkeypatch.context() as patch:
+        for name in ("add_event", "end", "put_back"):
+            patch.setattr(jobs.table, name, full)
+        stage.tell(first, "event", {"event": "step"})
+        stage.tell(first, "done", {"task": "acme/spam", "version": 1})
+        time.sleep(0.1)
+        assert state(jobs, first) == "running"
+    until(lambda: state(jobs, first) == "done")
+    second = add(jobs)
+    assert stage.next().id == second
+
+
+def test_a_table_whose_change_failed_can_be_used_again(tmp_path) -> None:
+    table = JobTable(tmp_path / "jobs.sqlite")
+
+    def change() -> None:
+        with table._changing() as connection:
+            connection.execute("ROLLBACK")  # as SQLite does itself when the disk is full
+            full()
+
+    with pytest.raises(sqlite3.OperationalError, match="disk is full"):
+        change()
+    table.add("a", "acme", "spam", {"at_once": 1})
+    assert table.take().id == "a"
+
+
+def test_a_job_that_nobody_runs_can_be_cancelled(jobs, stage) -> None:
+    id = add(jobs)
+    stage.next()
+    jobs._running.discard(id)
+    assert jobs.cancel(id, "acme").state == "cancelled"
 
 
 def test_watchers_hear_of_everything(jobs, stage) -> None:

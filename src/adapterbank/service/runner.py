@@ -23,6 +23,8 @@ from adapterbank.service.jobs import Job, JobTable
 from adapterbank.store.names import DEFAULT_TENANT
 
 TRIES = 3  # a job whose process dies this often has failed
+PAUSE = 5.0  # seconds before the table is tried again: its disk may be full
+WRONG = {"kind": "", "message": "see above", "stderr": ""}  # of a job that failed because of us
 log = logging.getLogger("adapterbank.jobs")
 
 
@@ -88,7 +90,11 @@ class Jobs:
     def cancel(self, id: str, tenant: str) -> Job:
         """End a job, waiting or running; one that is over stays as it is."""
         self.table.get(id, tenant)
-        job = self.table.ask_to_cancel(id)
+        with self._changed:  # no job is taken meanwhile
+            job = self.table.ask_to_cancel(id)
+            if job.state == "running" and id not in self._running:  # nobody would ever end it
+                self.table.end(id, "cancelled")
+                job = self.table.get(id)
         self._compute.cancel(id)
         if job.state == "cancelled":
             self._clear(job)
@@ -115,6 +121,11 @@ class Jobs:
         """Call it with a job's id whenever something happens to one."""
         self._watchers.append(watcher)
 
+    @property
+    def alive(self) -> bool:
+        """Whether jobs that wait will have their turn."""
+        return self._thread.is_alive()
+
     def close(self) -> None:
         """Stop, and keep every job: those that run go on when the service is back."""
         with self._changed:
@@ -136,7 +147,12 @@ class Jobs:
             with self._changed:
                 if self._closing:
                     return
-                job = self.table.take() if len(self._running) < self.at_once else None
+                try:
+                    job = self.table.take() if len(self._running) < self.at_once else None
+                except Exception:  # of a full disk, say: others must not wait for ever
+                    log.exception("no job could be taken")
+                    self._changed.wait(timeout=PAUSE)
+                    continue
                 if job is None:
                     self._changed.wait(timeout=60)
                     continue
@@ -144,17 +160,38 @@ class Jobs:
             threading.Thread(target=self._run, args=(job,), daemon=True).start()
 
     def _run(self, job: Job) -> None:
-        self._told(job.id)
         try:
-            for event in self._compute.run([self._work_of(job)]):
-                self._see(job, event)
-        except Exception:
-            log.exception("job %s", job.id)
-            self._end(job, "failed", {"message": "Something went wrong here.", "hint": ""})
+            last = self._followed(job)
+            while not self._settled(job, last):
+                with self._changed:
+                    if self._closing:  # the next start finds it running, and goes on with it
+                        return
+                    self._changed.wait(timeout=PAUSE)
         finally:
             with self._changed:
                 self._running.discard(job.id)
                 self._changed.notify_all()
+
+    def _followed(self, job: Job) -> Event:
+        """The last event of a job; the others are kept as they come."""
+        try:
+            self._told(job.id)
+            for event in self._compute.run([self._work_of(job)]):
+                if event.last:
+                    return event
+                self._see(job, event)
+        except Exception:
+            log.exception("job %s", job.id)
+        return Event(job.id, "failed", WRONG)
+
+    def _settled(self, job: Job, last: Event) -> bool:
+        """Whether it is written down how a job has ended."""
+        try:
+            self._settle(job, last)
+        except Exception:
+            log.exception("job %s: its end could not be written down", job.id)
+            return False
+        return True
 
     def _work_of(self, job: Job) -> Work:
         arguments = job.request | {
@@ -170,22 +207,24 @@ class Jobs:
         )
 
     def _see(self, job: Job, event: Event) -> None:
-        if event.kind == "started":  # what was asked before it could be ended is done now
-            if self._closing or self.table.get(job.id).cancel:
+        try:
+            if event.kind == "event":
+                self.table.add_event(job.id, event.payload)
+                self._told(job.id)
+            elif self._closing or self.table.get(job.id).cancel:  # asked before it had started
                 self._compute.cancel(job.id)
-        elif event.kind == "event":
-            self.table.add_event(job.id, event.payload)
-            self._told(job.id)
-        elif event.kind == "done":
-            result = event.payload | {"task": job.task}
-            self._end(job, "done", result)
-        elif event.kind == "failed":
-            self._failed(job, event.payload)
-        elif event.kind == "cancelled":
-            if self.table.get(job.id).cancel:
-                self._end(job, "cancelled")
-            else:  # the service is going down
-                self.table.put_back(job.id, uncounted=True)
+        except Exception:  # what it had to say is lost, and the job goes on
+            log.exception("job %s: an event could not be kept", job.id)
+
+    def _settle(self, job: Job, last: Event) -> None:
+        if last.kind == "done":
+            self._end(job, "done", last.payload | {"task": job.task})
+        elif last.kind == "failed":
+            self._failed(job, last.payload)
+        elif self.table.get(job.id).cancel:
+            self._end(job, "cancelled")
+        else:  # the service is going down
+            self.table.put_back(job.id, uncounted=True)
 
     def _failed(self, job: Job, payload: dict[str, Any]) -> None:
         log.warning("job %s: %s\n%s", job.id, payload["message"], payload["stderr"])

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -95,6 +95,11 @@ class Service:
         self.batcher.close()
 
     @property
+    def able(self) -> bool:
+        """Whether it can answer, and train if that is its task."""
+        return self.ready.is_set() and (self.jobs is None or self.jobs.alive)
+
+    @property
     def place(self) -> dict[str, str | None]:
         """The bank, for another process."""
         return {"bank": self.store.files.url, "base": self.settings.base}
@@ -116,9 +121,9 @@ class Service:
 
     def _heard(self, job: str) -> None:
         """From any thread."""
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._tell, job)
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it is closed: nobody follows any more
+                self._loop.call_soon_threadsafe(self._tell, job)
 
     def _tell(self, job: str) -> None:
         for event in self._hearing.get(job, ()):
