@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from adapterbank.compute.protocol import Event, Work
-from adapterbank.errors import BankError, Busy, JobNotFound
+from adapterbank.errors import BankError, Busy, JobNotFound, ServiceError
 from adapterbank.service.auth import Caller, Quotas
 from adapterbank.service.jobs import JobTable
+from adapterbank.service.kept import purge_kept
 from adapterbank.service.runner import TRIES, Jobs
 
 ACME = Caller("acme", "train", Quotas(waiting_jobs=3))
@@ -122,6 +123,28 @@ def test_an_error_of_the_data_is_told_and_one_of_ours_is_not(jobs, stage) -> Non
     until(lambda: state(jobs, told) == state(jobs, hidden) == "failed")
     assert jobs.table.get(told).outcome == {"message": "Row 3 is bad.", "hint": "Mend it."}
     assert "home" not in json.dumps(jobs.table.get(hidden).outcome)
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("BankError", False),
+        ("BaseDamaged", False),
+        ("CheckpointError", False),
+        ("WrongBase", False),
+        ("NotBetter", True),
+        ("TrainingDiverged", True),
+    ],
+)
+def test_what_may_name_places_of_the_machine_is_not_told(jobs, stage, kind, told) -> None:
+    id = add(jobs)
+    stage.next()
+    payload = {"message": "It is at '/srv/bank'.", "hint": "See /srv.", "kind": kind, "stderr": ""}
+    stage.tell(id, "failed", payload)
+    until(lambda: state(jobs, id) == "failed")
+    outcome = jobs.table.get(id).outcome
+    assert set(outcome) == {"message", "hint"}
+    assert ("/srv" in json.dumps(outcome)) is told
 
 
 def test_a_process_that_dies_is_started_again_a_few_times(jobs, stage) -> None:
@@ -278,6 +301,56 @@ def test_old_jobs_are_forgotten(tmp_path, monkeypatch) -> None:
     assert table.forget_old("acme") == ["a"]
     assert [job.id for job in table.of("acme")] == ["d", "c", "b"]
     assert table.events("a") == []
+
+
+@pytest.mark.parametrize("kind", ["cancelled", "failed", "done"])
+def test_the_state_of_a_run_goes_when_its_job_has_ended(tmp_path, stage, kind) -> None:
+    jobs = Jobs(tmp_path, "bank", compute=stage, runs=lambda name: tmp_path / "runs" / name)
+    id = add(jobs, keep_data=True)
+    work = stage.next()
+    state_of_run = tmp_path / "runs" / "acme/spam" / work.arguments["job"]
+    state_of_run.mkdir(parents=True)
+    (state_of_run / "state.safetensors").write_text("rows, in a way")
+    if kind == "cancelled":
+        jobs.cancel(id, "acme")
+    else:
+        stage.tell(id, kind, {"kind": "DataError", "message": "", "hint": "", "stderr": ""})
+    until(lambda: state(jobs, id) == kind)
+    until(lambda: not state_of_run.exists())
+    assert jobs.folder(id).exists()
+    jobs.close()
+
+
+def test_while_a_job_runs_its_task_is_not_purged(jobs, stage, monkeypatch) -> None:
+    monkeypatch.setattr("adapterbank.service.runner.PURGE_SECONDS", 0.05)
+    id = add(jobs)
+    stage.next()
+    with monkeypatch.context() as patch:
+        patch.setattr(stage, "cancel", lambda _: True)  # it does not end
+        with pytest.raises(ServiceError, match="still running"):
+            jobs.purge("acme", "spam")
+    assert (jobs.folder(id) / "train.csv").is_file()
+    stage.tell(id, "done", {"task": "acme/spam", "version": 1})
+    until(lambda: not jobs._running)
+    assert jobs.purge("acme", "spam")
+    assert not jobs.folder(id).exists()
+    assert not jobs.purge("acme", "spam")
+
+
+def test_what_is_kept_is_purged_while_no_service_runs(tmp_path, stage) -> None:
+    assert not purge_kept(tmp_path, "acme", "spam")
+    jobs = Jobs(tmp_path, "bank", compute=stage)
+    id, other = add(jobs), add(jobs, "ham")
+    stage.next()
+    with pytest.raises(BankError, match="A running service has jobs of this task"):
+        purge_kept(tmp_path, "acme", "spam")
+    assert not purge_kept(tmp_path, "acme", "eggs")
+    jobs.close()
+    assert purge_kept(tmp_path, "acme", "spam")
+    assert [path.name for path in (tmp_path / "data").iterdir()] == [other]
+    table = JobTable(tmp_path / "jobs.sqlite")
+    assert table.find(id) is None
+    assert table.get(other).state == "queued"
 
 
 def full(*_: object, **__: object) -> None:

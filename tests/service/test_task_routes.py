@@ -8,8 +8,10 @@ import tarfile
 
 import pytest
 
+from adapterbank.compute.protocol import Event
 from adapterbank.store.archive import read_archive
 from service.conftest import make_bank, running
+from service.test_jobs import Stage, until
 from serving.tasks import publish
 
 TEXT = "wa wb wc"
@@ -133,6 +135,48 @@ def test_purged_bytes_are_gone(home) -> None:
     assert not folder.exists()
     assert client.post("/v1/tasks/plain/rollback", json={"version": 1}).status_code == 404
     assert client.get("/v1/tasks/stars").status_code == 200
+
+
+def test_what_was_sent_is_purged_though_nothing_was_published(tmp_path, encoder) -> None:
+    store, stage = make_bank(tmp_path / "bank", encoder, {"plain": {}}), Stage()
+    with running(store, tmp_path / "state", jobs=True, jobs_on=stage) as client:
+        job = client.post(
+            "/v1/tasks/new/train",
+            files={"file": ("a.csv", "text,label\na secret,x\n")},
+            data={"options": '{"keep_data": true}'},
+        ).json()
+        stage.next()
+        payload = {"kind": "DataError", "message": "Too few.", "hint": "", "stderr": ""}
+        stage.tell(job["id"], "failed", payload)
+        until(lambda: client.get(f"/v1/jobs/{job['id']}").json()["state"] == "failed")
+        assert list((tmp_path / "state" / "data").rglob("*.csv"))
+        assert client.delete("/v1/tasks/new").status_code == 404
+        assert client.delete("/v1/tasks/new?purge=true").json()["purged"]
+        assert not list((tmp_path / "state" / "data").iterdir())
+        assert client.delete("/v1/tasks/new?purge=true").status_code == 404
+
+
+def test_a_job_that_publishes_as_its_task_is_purged_leaves_nothing(tmp_path, encoder) -> None:
+    store = make_bank(tmp_path / "bank", encoder, {"plain": {}})
+
+    class Late(Stage):
+        """In its last steps when it is told to end."""
+
+        def cancel(self, id: str) -> bool:
+            state = store.runs("plain") / id
+            state.mkdir(parents=True)
+            (state / "state.safetensors").write_bytes(b"x")
+            publish(store, encoder, "plain", 9)
+            self.queues[id].put(Event(id, "done", {"task": "plain", "version": 2}))
+            return True
+
+    stage = Late()
+    with running(store, tmp_path / "state", jobs=True, jobs_on=stage) as client:
+        client.post("/v1/tasks/plain/train", files={"file": ("a.csv", "text,label\na,x\n")})
+        stage.next()
+        assert client.delete("/v1/tasks/plain?purge=true").json()["purged"]
+        assert client.get("/v1/tasks/plain").status_code == 404
+    assert not list((tmp_path / "bank").rglob("*.safetensors"))
 
 
 def test_a_package_goes_out_and_comes_in_unchanged(home, tmp_path) -> None:

@@ -247,6 +247,7 @@ def test_a_job_that_is_run_twice_publishes_once(tmp_path, encoder) -> None:
         "bank": str(tmp_path / "bank"),
         "base": None,
         "task": "acme/parity",
+        "job": "job",
         "folder": str(folder),
         "files": {"train": "train.csv"},
         "reading": {},

@@ -23,6 +23,7 @@ CODES: tuple[tuple[type[AdapterBankError], int, str], ...] = (
     (errors.DataError, 422, "invalid"),
     (errors.NotBetter, 422, "not_better"),
     (errors.WrongBase, 422, "wrong_base"),
+    (errors.TrainingDiverged, 422, "diverged"),
     (errors.ServiceError, 503, "unavailable"),
     (errors.PackageError, 503, "package_damaged"),
     (errors.BankError, 503, "unavailable"),
@@ -57,6 +58,10 @@ def described(error: AdapterBankError) -> dict[str, str]:
         message, hint = "There is no such task or version.", "GET /v1/tasks lists those there are."
     elif isinstance(error, errors.PackageError):
         message, hint = "The task's package is damaged.", "Publish it again, or roll it back."
+    elif isinstance(error, errors.WrongBase):
+        message, hint = "It does not fit the base of this bank.", "GET /v1/tasks names the base."
+    elif isinstance(error, errors.NotBetter):
+        pass  # scores alone
     elif isinstance(error, HIDDEN) or status == INTERNAL[0]:
         message, hint = "The service cannot do this at the moment.", "Its log says why."
     return {"code": code, "message": message, "hint": hint}

@@ -1,7 +1,8 @@
 """Runs what waits in the table of jobs: each in a process of its own, a few at a time.
 
 If a job's process or the service dies, the job goes on from its last saved state; after a few such
-deaths it counts as failed. The uploaded data of a job is deleted when it is over.
+deaths it counts as failed. The uploaded data of a job and the state of its run are deleted when it
+is over.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from adapterbank.compute.protocol import Compute, Event, Work
-from adapterbank.errors import BankError, Busy
+from adapterbank.errors import BankError, Busy, ServiceError
+from adapterbank.service.answers import described
 from adapterbank.service.apart import raised
 from adapterbank.service.auth import Caller
 from adapterbank.service.jobs import Job, JobTable
 from adapterbank.store.names import DEFAULT_TENANT
 
 TRIES = 3  # a job whose process dies this often has failed
+PURGE_SECONDS = 10.0  # for the jobs of a task to end, which are killed after half of it
 PAUSE = 5.0  # seconds before the table is tried again: its disk may be full
 WRONG = {"kind": "", "message": "see above", "stderr": ""}  # of a job that failed because of us
 log = logging.getLogger("adapterbank.jobs")
@@ -39,11 +42,13 @@ class Jobs:
         *,
         compute: Compute,
         at_once: int = 1,
+        runs: Callable[[str], Path] | None = None,
     ) -> None:
-        self.bank, self.base, self.at_once = bank, base, at_once
+        """`runs` says where the runs of a task keep their states, if that is on this machine."""
+        self.bank, self.base, self.at_once, self._runs = bank, base, at_once, runs
         self.data = state / "data"
         self.data.mkdir(parents=True, exist_ok=True)
-        self._lock_file = _locked(state)
+        self._lock_file = lock_state(state)
         self.table = JobTable(state / "jobs.sqlite")
         self._compute = compute
         self._changed = threading.Condition()
@@ -101,21 +106,23 @@ class Jobs:
         self._told(id)
         return job
 
-    def purge(self, tenant: str, task: str) -> None:
-        """Delete everything of a task's jobs, running ones included."""
-        for job in self.table.of(tenant, most=-1):
-            if job.task == task and not job.over:
+    def purge(self, tenant: str, task: str) -> bool:
+        """End a task's jobs and delete everything of them; whether there were any. While one of
+        them still runs, which could publish, nothing is deleted."""
+        own = {job.id: job for job in self.table.of(tenant, most=-1) if job.task == task}
+        for job in own.values():
+            if not job.over:
                 self.cancel(job.id, tenant)
         with self._changed:
-            self._changed.wait_for(
-                lambda: all(
-                    self.table.get(id).task != task or self.table.get(id).tenant != tenant
-                    for id in self._running
-                ),
-                timeout=10,
+            ended = self._changed.wait_for(lambda: not own.keys() & self._running, PURGE_SECONDS)
+        if not ended:
+            raise ServiceError(
+                "A job of this task is still running; nothing was deleted.",
+                "Try again in a moment.",
             )
         for id in self.table.purge(tenant, task):
             shutil.rmtree(self.folder(id), ignore_errors=True)
+        return bool(own)
 
     def watch(self, watcher: Callable[[str], None]) -> None:
         """Call it with a job's id whenever something happens to one."""
@@ -199,6 +206,7 @@ class Jobs:
             "base": self.base,
             "task": full_name(job.tenant, job.task),
             "folder": str(self.folder(job.id)),
+            "job": job.id,
         }
         folder = self.folder(job.id)
         files = [path.name for path in folder.iterdir() if path.is_file()]
@@ -233,8 +241,8 @@ class Jobs:
         elif payload["kind"] == "WorkerDied":
             self._try_again(job)
         else:
-            error = raised(payload, str(self.folder(job.id)))
-            self._end(job, "failed", {"message": error.message, "hint": error.hint})
+            said = described(raised(payload, str(self.folder(job.id))))
+            self._end(job, "failed", {name: said[name] for name in ("message", "hint")})
 
     def _try_again(self, job: Job) -> None:
         if job.cancel:
@@ -253,7 +261,11 @@ class Jobs:
         self._told(job.id)
 
     def _clear(self, job: Job) -> None:
-        """The data that was sent is not kept longer than it is needed, unless that was asked."""
+        """The state of its run and the data that was sent are not kept longer than they are needed;
+        the data is if that was asked."""
+        if self._runs is not None:
+            runs = self._runs(full_name(job.tenant, job.task))
+            shutil.rmtree(runs / job.id, ignore_errors=True)
         if not job.request.get("keep_data"):
             shutil.rmtree(self.folder(job.id), ignore_errors=True)
 
@@ -264,9 +276,11 @@ class Jobs:
     def _sweep(self) -> None:
         """Remove what was being uploaded, or was over, when the service died."""
         for folder in self.data.iterdir():
-            rows = self.table.find(folder.name)
-            if rows is None or (rows.over and not rows.request.get("keep_data")):
+            job = self.table.find(folder.name)
+            if job is None:
                 shutil.rmtree(folder, ignore_errors=True)
+            elif job.over:
+                self._clear(job)
 
 
 def full_name(tenant: str, task: str) -> str:
@@ -274,7 +288,8 @@ def full_name(tenant: str, task: str) -> str:
     return task if tenant == DEFAULT_TENANT else f"{tenant}/{task}"
 
 
-def _locked(state: Path) -> Any:
+def lock_state(state: Path) -> IO[str]:
+    """The lock of a state folder, until it is closed: one process has it."""
     file = (state / "lock").open("w")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -78,6 +78,7 @@ class Service:
                 at_once=settings.jobs_at_once,
                 compute=settings.jobs_on
                 or LocalCompute(settings.jobs_at_once, settings.job_threads, settings.job_nice),
+                runs=self.store.runs,
             )
             self.jobs.watch(self._heard)
             self.metrics.watch_jobs(self.jobs.table.counts)
@@ -156,6 +157,17 @@ class Service:
         names = list(self.store.tasks(caller.tenant))
         if full_name(caller.tenant, task) not in names and len(names) >= caller.quotas.tasks:
             raise Busy(f"{caller.quotas.tasks} tasks are all that is allowed.", "Remove one first.")
+
+    def purge(self, caller: Caller, task: str) -> None:
+        """Delete everything of a task: its jobs first, so that none publishes it once more."""
+        name = full_name(caller.tenant, task)
+        known = self.jobs is not None and self.jobs.purge(caller.tenant, task)
+        try:
+            self.store.remove(name, purge=True)
+        except TaskNotFound:  # its rows may have come and nothing of them been published
+            if not known:
+                raise
+            self.store.forget_runs(name)
 
     # --- answers
 

@@ -37,8 +37,8 @@ STEPS_TOLD = 400  # of a run, about
 
 
 def work(arguments: dict[str, Any], emit: Emit) -> dict[str, Any]:
-    """Learn and publish. Arguments: `bank`, `base`, `task`, `folder` (of the job), `files` in it by
-    split, `reading`, `learning`, `even_if_worse`, `rows` (at most) and `max_rows`."""
+    """Learn and publish. Arguments: `bank`, `base`, `task`, `job` (its id), `folder` (of the job),
+    `files` in it by split, `reading`, `learning`, `even_if_worse`, `rows` (at most), `max_rows`."""
     folder, name = Path(arguments["folder"]), str(arguments["task"])
     with _alone(folder):
         bank = Bank.open(arguments["bank"], arguments["base"], create=False)
@@ -46,7 +46,9 @@ def work(arguments: dict[str, Any], emit: Emit) -> dict[str, Any]:
             return known
         task = _read(arguments, folder)
         teller = Teller(emit, task.metric)
-        events = bank.learning(name, task, resume=True, **arguments["learning"])
+        # A folder of its own, so that the service can delete it whatever becomes of the job.
+        runs = bank.store.runs(name) / arguments["job"]
+        events = bank.learning(name, task, resume=True, runs=runs, **arguments["learning"])
         learnt = None
         for event in events:
             teller.tell(event)

@@ -186,6 +186,10 @@ class Store:
         """A folder of this machine for the state of runs that are not finished."""
         return self.local / ".runs" / Path(*split_name(name))
 
+    def forget_runs(self, name: str) -> None:
+        """Delete the states of a task's runs."""
+        shutil.rmtree(self.runs(name), ignore_errors=True)
+
     @property
     def local(self) -> Path:
         """A folder of this machine that goes with the bank: the bank itself, if it is one."""
@@ -394,7 +398,7 @@ class Store:
                     self._cache.forget(version.package)
             self.files.remove(f"{_home(name)}/packages")
             self._forget(name, record)
-            shutil.rmtree(self.runs(name), ignore_errors=True)
+            self.forget_runs(name)
 
     def collect(self, *, keep: int | None = None, older_than: float = HOUR) -> int:
         """Delete what no record names any more, and but for `keep` versions a task the older ones.
