@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+from contextvars import ContextVar
 from typing import Any
 
 from starlette.responses import Response
@@ -40,6 +42,9 @@ STATUSES = {
 }
 # What these say may name places of the machine.
 HIDDEN = (errors.BankError, errors.BaseError)
+REQUEST: ContextVar[str] = ContextVar("request", default="none")
+"""The id of the request that is being answered, for the log."""
+log = logging.getLogger("adapterbank.service")
 
 
 def status_of(error: AdapterBankError) -> tuple[int, str]:
@@ -67,8 +72,15 @@ def described(error: AdapterBankError) -> dict[str, str]:
     return {"code": code, "message": message, "hint": hint}
 
 
+def note(error: AdapterBankError) -> None:
+    """Write down what clients are not told of an error of ours."""
+    if status_of(error)[0] >= 500:
+        log.error("request %s: %s: %s", REQUEST.get(), type(error).__name__, error)
+
+
 def failure(error: AdapterBankError) -> Response:
-    """An error as a response."""
+    """An error as a response; one of ours is in the log, too."""
+    note(error)
     status, _ = status_of(error)
     headers = {}
     if status == 401:

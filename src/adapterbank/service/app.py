@@ -20,6 +20,7 @@ from starlette.staticfiles import StaticFiles
 from adapterbank.errors import AdapterBankError
 from adapterbank.service.answers import failure, refusal
 from adapterbank.service.gate import Gate
+from adapterbank.service.limits import BodyLate
 from adapterbank.service.routes import answers, health, packages, tasks, training
 from adapterbank.service.schemas import BODIES
 from adapterbank.service.service import Service
@@ -97,8 +98,8 @@ def _handle_errors(app: FastAPI) -> None:
         del request
         return failure(error)
 
-    @app.exception_handler(TimeoutError)
-    async def late(request: Request, error: TimeoutError) -> Response:
+    @app.exception_handler(BodyLate)
+    async def late(request: Request, error: BodyLate) -> Response:
         del request, error
         return refusal(408, "The body took too long to arrive.")
 

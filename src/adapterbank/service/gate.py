@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adapterbank.errors import AdapterBankError, Forbidden
-from adapterbank.service.answers import failure, refusal
+from adapterbank.service.answers import REQUEST, failure, refusal
 from adapterbank.service.auth import ANYONE, Caller, Keys
 from adapterbank.service.limits import Rates
 from adapterbank.service.metrics import Metrics
@@ -53,6 +53,7 @@ class Gate:
             return
         began = time.perf_counter()
         id, status, started = secrets.token_hex(8), 500, False
+        REQUEST.set(id)
         state: MutableMapping[str, Any] = scope.setdefault("state", {})
 
         async def send_on(message: Message) -> None:

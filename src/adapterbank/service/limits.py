@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from starlette.requests import Request
 
@@ -42,6 +44,23 @@ class Rates:
             raise Busy(
                 f"More than {rate:g} requests a second.", "Send fewer, with more texts in each."
             )
+
+
+class BodyLate(Exception):
+    """A body that takes too long to arrive."""
+
+
+@asynccontextmanager
+async def arriving(seconds: float) -> AsyncIterator[None]:
+    """Within this block a body has so long to arrive. Other things that take too long in it are
+    not its fault."""
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            yield
+    except TimeoutError as error:
+        if limit.expired():
+            raise BodyLate from error
+        raise
 
 
 async def body_of(request: Request, limit: int) -> bytes:

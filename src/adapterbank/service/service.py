@@ -17,6 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from adapterbank.compute.local import LocalCompute
 from adapterbank.compute.protocol import Compute
 from adapterbank.errors import AdapterBankError, Busy, ServiceError, TaskNotFound
+from adapterbank.service.answers import note
 from adapterbank.service.apart import Apart
 from adapterbank.service.auth import Caller, Keys
 from adapterbank.service.limits import ANSWER_SECONDS
@@ -196,6 +197,7 @@ class Service:
             except (Busy, ServiceError):  # a matter of the whole request: it may be sent again
                 raise
             except AdapterBankError as error:
+                note(error)
                 return [Prediction(error=error)] * len(rows)
 
         found = await asyncio.gather(*(some(task, rows) for task, rows in by_task.items()))

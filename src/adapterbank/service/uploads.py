@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Collection
@@ -18,7 +17,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from adapterbank.errors import DataError
-from adapterbank.service.limits import OPTIONS_BYTES, UPLOAD_SECONDS, bounded, too_large
+from adapterbank.service.limits import OPTIONS_BYTES, UPLOAD_SECONDS, arriving, bounded, too_large
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".json")
 FORM = "multipart/form-data"
@@ -57,7 +56,7 @@ async def save_form(
 
 async def save_body(request: Request, file: Path, limit: int) -> None:
     """Save a body as it is."""
-    async with asyncio.timeout(UPLOAD_SECONDS):
+    async with arriving(UPLOAD_SECONDS):
         with file.open("wb") as out:
             async for piece in bounded(request, limit):
                 out.write(piece)
@@ -85,7 +84,7 @@ async def _form(request: Request, limit: int, files: int, texts: int) -> AsyncIt
     counted = Request(request.scope, receive)
     try:
         async with (
-            asyncio.timeout(UPLOAD_SECONDS),
+            arriving(UPLOAD_SECONDS),
             counted.form(
                 max_files=files, max_fields=max(1, texts), max_part_size=OPTIONS_BYTES
             ) as form,
