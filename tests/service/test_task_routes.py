@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import tarfile
+import time
 
 import pytest
 
@@ -188,6 +190,27 @@ def test_a_package_goes_out_and_comes_in_unchanged(home, tmp_path) -> None:
     file.write_bytes(response.content)
     assert read_archive(file).files == store.packed(store.find("plain")).files
     assert not list((tmp_path / "state" / "uploads").iterdir())
+
+
+@pytest.mark.parametrize("wanted", ["bytes=zzz", "bytes=999999999-", "bytes=0-9"])
+def test_a_package_goes_out_whole_and_leaves_nothing_behind(home, wanted, tmp_path) -> None:
+    _, client = home
+    whole = client.get("/v1/tasks/plain/package").content
+    response = client.get("/v1/tasks/plain/package", headers={"Range": wanted})
+    assert (response.status_code, response.content) == (200, whole)
+    assert response.headers["Content-Length"] == str(len(whole))
+    assert not list((tmp_path / "state" / "uploads").iterdir())
+
+
+def test_old_uploads_are_swept_at_the_start(tmp_path, encoder) -> None:
+    store = make_bank(tmp_path / "bank", encoder, {"plain": {}})
+    for name, age in (("old", 2 * 24 * 3600), ("young", 3600)):
+        folder = tmp_path / "state" / "uploads" / name
+        folder.mkdir(parents=True)
+        (folder / "file.csv").write_text("rows")
+        os.utime(folder, (time.time() - age,) * 2)
+    with running(store, tmp_path / "state"):
+        assert [path.name for path in (tmp_path / "state" / "uploads").iterdir()] == ["young"]
 
 
 @pytest.mark.parametrize("way", ["corrupt", "rubbish", "empty", "link", "outside"])

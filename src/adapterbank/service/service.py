@@ -23,6 +23,7 @@ from adapterbank.service.auth import Caller, Keys
 from adapterbank.service.limits import ANSWER_SECONDS
 from adapterbank.service.metrics import Metrics
 from adapterbank.service.runner import Jobs, full_name
+from adapterbank.service.uploads import sweep
 from adapterbank.serving.batcher import Answered, Batcher
 from adapterbank.serving.engine import Engine
 from adapterbank.serving.which_task import Route, Router
@@ -63,6 +64,7 @@ class Service:
         settings.state.mkdir(parents=True, exist_ok=True)
         self.uploads = settings.state / "uploads"
         self.uploads.mkdir(exist_ok=True)
+        sweep(self.uploads)
         self.closing = False
         self._hearing: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._loop: asyncio.AbstractEventLoop | None = None

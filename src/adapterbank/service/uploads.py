@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -22,6 +23,7 @@ from adapterbank.service.limits import OPTIONS_BYTES, UPLOAD_SECONDS, arriving, 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".json")
 FORM = "multipart/form-data"
 OVERHEAD = 2**20  # of a form, beside its files
+LEFT_SECONDS = 24 * 3600.0  # by then nobody is sending it any more
 
 
 @dataclass
@@ -52,6 +54,15 @@ async def save_form(
                     f"Files: {', '.join(files)}. Texts: {', '.join(texts) or 'none'}.",
                 )
     return found
+
+
+def sweep(folder: Path) -> None:
+    """Delete what a service that died was being sent. What is young may be another service's, which
+    uses the same folder."""
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):  # theirs, and gone
+            if time.time() - path.stat().st_mtime > LEFT_SECONDS:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 async def save_body(request: Request, file: Path, limit: int) -> None:
