@@ -201,6 +201,18 @@ def test_a_tenant_with_much_waiting_is_refused(jobs) -> None:
     add(jobs, caller=Caller("other", "train"))
 
 
+def test_tasks_that_are_being_learnt_count(jobs) -> None:
+    caller = Caller("acme", "train", Quotas(tasks=3))
+    folder = jobs.new_folder
+    for task in ("a", "b", "b", "known"):
+        jobs.add(folder(), caller, task, {}, names={"known"})
+    with pytest.raises(Busy, match="3 tasks are all"):
+        jobs.add(folder(), caller, "c", {}, names={"known"})
+    jobs.cancel(jobs.table.of("acme")[-2].id, "acme")
+    jobs.cancel(jobs.table.of("acme")[-3].id, "acme")
+    jobs.add(folder(), caller, "c", {}, names={"known"})
+
+
 def test_taken_fairly(jobs, stage) -> None:
     first, second, third = (add(jobs) for _ in range(3))
     other = add(jobs, caller=Caller("other", "train"))

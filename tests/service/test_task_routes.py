@@ -11,6 +11,7 @@ import time
 import pytest
 
 from adapterbank.compute.protocol import Event
+from adapterbank.service.auth import Keys, Quotas
 from adapterbank.store.archive import read_archive
 from service.conftest import make_bank, running
 from service.test_jobs import Stage, until
@@ -156,6 +157,19 @@ def test_what_was_sent_is_purged_though_nothing_was_published(tmp_path, encoder)
         assert client.delete("/v1/tasks/new?purge=true").json()["purged"]
         assert not list((tmp_path / "state" / "data").iterdir())
         assert client.delete("/v1/tasks/new?purge=true").status_code == 404
+
+
+def test_a_quota_of_tasks_holds_for_those_that_wait_to_be_learnt(tmp_path, encoder) -> None:
+    store, stage = make_bank(tmp_path / "bank", encoder, {"plain": {}}), Stage()
+    key = Keys(store).create("default", quotas=Quotas(tasks=3))
+    with running(store, tmp_path / "state", jobs=True, jobs_on=stage) as client:
+        client.headers["Authorization"] = f"Bearer {key}"
+        found = [
+            client.post(f"/v1/tasks/{task}/train", files={"file": ("a.csv", "text,label\na,x\n")})
+            for task in ("a", "b", "c", "b", "plain", "d")
+        ]
+        assert [each.status_code for each in found] == [202, 202, 429, 202, 202, 429]
+        assert client.post("/v1/tasks/e/package", content=b"x").status_code == 429
 
 
 def test_a_job_that_publishes_as_its_task_is_purged_leaves_nothing(tmp_path, encoder) -> None:

@@ -135,6 +135,11 @@ class JobTable:
         query = "SELECT count(*) FROM jobs WHERE tenant = ? AND state IN ('queued', 'running')"
         return int(self._rows(query, tenant)[0][0])
 
+    def unfinished(self, tenant: str) -> set[str]:
+        """The tasks of a tenant's jobs that are not over."""
+        query = "SELECT DISTINCT task FROM jobs WHERE tenant = ? AND state IN ('queued', 'running')"
+        return {str(row["task"]) for row in self._rows(query, tenant)}
+
     def counts(self) -> dict[State, int]:
         """How many jobs are in each state."""
         return dict(self._rows("SELECT state, count(*) FROM jobs GROUP BY state"))  # type: ignore[arg-type]

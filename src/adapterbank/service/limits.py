@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
 from starlette.requests import Request
@@ -61,6 +61,16 @@ async def arriving(seconds: float) -> AsyncIterator[None]:
         if limit.expired():
             raise BodyLate from error
         raise
+
+
+def check_tasks(caller: Caller, task: str, names: Collection[str]) -> None:
+    """Refuse a task beyond those that a tenant has, if these are all it may have."""
+    if task not in names and len(names) >= caller.quotas.tasks:
+        raise Busy(
+            f"{caller.quotas.tasks} tasks are all that is allowed, with those that are being "
+            "learnt.",
+            "Remove one first.",
+        )
 
 
 async def body_of(request: Request, limit: int) -> bytes:

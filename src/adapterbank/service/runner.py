@@ -12,7 +12,7 @@ import logging
 import secrets
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,6 +22,7 @@ from adapterbank.service.answers import described
 from adapterbank.service.apart import raised
 from adapterbank.service.auth import Caller
 from adapterbank.service.jobs import Job, JobTable
+from adapterbank.service.limits import check_tasks
 from adapterbank.store.names import DEFAULT_TENANT
 
 TRIES = 3  # a job whose process dies this often has failed
@@ -81,10 +82,19 @@ class Jobs:
                 "Wait for one to end, or cancel one.",
             )
 
-    def add(self, folder: Path, caller: Caller, task: str, request: Mapping[str, Any]) -> Job:
-        """Take a job on, with the files in its folder. When this returns, it is kept."""
+    def add(
+        self,
+        folder: Path,
+        caller: Caller,
+        task: str,
+        request: Mapping[str, Any],
+        names: Collection[str] = (),
+    ) -> Job:
+        """Take a job on, with the files in its folder. When this returns, it is kept. `names` are
+        the tasks that the tenant has; those that are being learnt count, too."""
         with self._changed:  # counted and added in one piece
             self.check_room(caller)
+            check_tasks(caller, task, {*names, *self.table.unfinished(caller.tenant)})
             most = {"rows": caller.quotas.rows, "at_once": caller.quotas.jobs}
             job = self.table.add(folder.name, caller.tenant, task, {**request, **most})
             self._changed.notify_all()

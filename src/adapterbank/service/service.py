@@ -20,7 +20,7 @@ from adapterbank.errors import AdapterBankError, Busy, ServiceError, TaskNotFoun
 from adapterbank.service.answers import note
 from adapterbank.service.apart import Apart
 from adapterbank.service.auth import Caller, Keys
-from adapterbank.service.limits import ANSWER_SECONDS
+from adapterbank.service.limits import ANSWER_SECONDS, check_tasks
 from adapterbank.service.metrics import Metrics
 from adapterbank.service.runner import Jobs, full_name
 from adapterbank.service.uploads import sweep
@@ -155,11 +155,14 @@ class Service:
         """A task of the bank; what its package says is read once."""
         return self.store.info(reference, self.manifest)
 
+    def names(self, caller: Caller) -> set[str]:
+        """A tenant's tasks without its name, and those that are being learnt."""
+        learnt = set() if self.jobs is None else self.jobs.table.unfinished(caller.tenant)
+        return learnt | {short(name) for name in self.store.tasks(caller.tenant)}
+
     def check_room(self, caller: Caller, task: str) -> None:
         """Refuse a new task of a tenant that has enough."""
-        names = list(self.store.tasks(caller.tenant))
-        if full_name(caller.tenant, task) not in names and len(names) >= caller.quotas.tasks:
-            raise Busy(f"{caller.quotas.tasks} tasks are all that is allowed.", "Remove one first.")
+        check_tasks(caller, task, self.names(caller))
 
     def purge(self, caller: Caller, task: str) -> None:
         """Delete everything of a task: its jobs first, so that none publishes it once more."""

@@ -80,7 +80,8 @@ async def train(
             "max_rows": options.max_rows,
             "keep_data": options.keep_data,
         }
-        job = await run_in_threadpool(jobs.add, folder, caller, task, wanted)
+        names = await run_in_threadpool(service.names, caller)
+        job = await run_in_threadpool(jobs.add, folder, caller, task, wanted, names)
     except BaseException:
         await asyncio.shield(run_in_threadpool(shutil.rmtree, folder, ignore_errors=True))
         raise
