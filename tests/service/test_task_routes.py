@@ -135,7 +135,7 @@ def test_purged_bytes_are_gone(home) -> None:
     folder = store.files.local / "tasks" / "default" / "plain" / "packages"
     assert list(folder.iterdir())
     assert client.delete("/v1/tasks/plain?purge=true").json()["purged"]
-    assert not folder.exists()
+    assert not list(folder.rglob("*"))
     assert client.post("/v1/tasks/plain/rollback", json={"version": 1}).status_code == 404
     assert client.get("/v1/tasks/stars").status_code == 200
 

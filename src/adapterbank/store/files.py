@@ -235,9 +235,14 @@ class RemoteFiles:
             self._system.rm(self._at(path), recursive=True)
 
     def age(self, path: str) -> float:
+        place = self._at(path)
+        self._system.invalidate_cache(place)
         with _explained(self.url, "read"):
-            found: Any = self._system.modified(self._at(path))
-        return time.time() - float(found.timestamp())
+            # An object store has no folders: the newest file below one stands for it.
+            times: list[Any] = [self._system.modified(file) for file in self._system.find(place)]
+        if not times:
+            raise FileNotFoundError(errno.ENOENT, "there is nothing", path)
+        return time.time() - max(float(each.timestamp()) for each in times)
 
     def sweep(self, older_than: float) -> int:
         del older_than
