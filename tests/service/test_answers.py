@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from anyio.to_thread import run_sync
 
 from adapterbank.errors import Busy
 from adapterbank.service import limits
@@ -70,6 +71,39 @@ def test_a_task_that_is_missing_fails_its_rows_alone(client) -> None:
     found = client.post("/v1/predict", json={"inputs": asked}).json()["predictions"]
     assert "label" in found[0]
     assert [each["error"]["code"] for each in found[1:]] == ["not_found", "not_found", "invalid"]
+
+
+def test_all_names_of_a_request_cost_one_turn(client, service, monkeypatch) -> None:
+    """However many they are, and whether or not there are such tasks."""
+    turns = []
+
+    async def counted(call, **settings):
+        turns.append(settings["limiter"])
+        return await run_sync(call, **settings)
+
+    monkeypatch.setattr("adapterbank.service.service.run_sync", counted)
+    asked = [{"task": f"t{i}", "input": TEXT} for i in range(40)] + [{"task": None, "input": TEXT}]
+    found = client.post("/v1/predict", json={"inputs": asked}).json()["predictions"]
+    assert {each["error"]["code"] for each in found[:40]} == {"not_found"}
+    assert "embedding" in found[40]
+    assert turns == [service._turns["default"]]
+
+
+def test_a_request_that_is_refused_leaves_nothing_in_the_queue(
+    client, service, monkeypatch
+) -> None:
+    real, made = service.batcher.submit, []
+
+    def second_is_refused(*arguments, **settings):
+        if made:
+            raise Busy("Too much is waiting to be answered.", "Try again in a moment.")
+        made.append(real(*arguments, **settings))
+        return made[-1]
+
+    monkeypatch.setattr(service.batcher, "submit", second_is_refused)
+    asked = [{"task": task, "input": TEXT} for task in ("plain", "tags")]
+    assert client.post("/v1/predict", json={"inputs": asked}).status_code == 429
+    assert made[0].done()
 
 
 def test_no_inputs_no_answers(client) -> None:

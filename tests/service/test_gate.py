@@ -6,6 +6,9 @@ import asyncio
 import json
 import logging
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -195,6 +198,36 @@ def test_a_tenant_has_a_rate(tmp_path, encoder) -> None:
         assert found[-1].json()["error"]["code"] == "busy"
         other = client.get("/v1/tasks", headers={"Authorization": f"Bearer {quick}"})
         assert other.status_code == 200
+
+
+def test_a_tenant_has_so_many_requests_at_once(tmp_path, encoder, monkeypatch) -> None:
+    monkeypatch.setattr("adapterbank.service.gate.IN_FLIGHT", 2)
+    store = make_bank(tmp_path / "bank", encoder, {"plain": {}, "acme/plain": {}})
+    headers = {
+        name: {"Authorization": f"Bearer {Keys(store).create(name)}"}
+        for name in ("default", "acme")
+    }
+    with running(store, tmp_path / "state") as client, ThreadPoolExecutor(2) as pool:
+        go, inside, real = threading.Event(), threading.Semaphore(0), client.app.state.service.info
+
+        def slow(reference):
+            inside.release()
+            assert go.wait(10)
+            return real(reference)
+
+        monkeypatch.setattr(client.app.state.service, "info", slow)
+        get = partial(client.get, headers=headers["default"])
+        slow_ones = [pool.submit(get, "/v1/tasks/plain") for _ in range(2)]
+        for _ in slow_ones:
+            assert inside.acquire(timeout=10)
+        refused = get("/openapi.json")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "busy")
+        assert refused.headers["Retry-After"] == "1"
+        assert client.get("/openapi.json", headers=headers["acme"]).status_code == 200
+        assert client.get("/healthz").status_code == 200
+        go.set()
+        assert [each.result(10).status_code for each in slow_ones] == [200, 200]
+        assert get("/v1/tasks").status_code == 200
 
 
 def test_without_keys_this_machine_alone_is_answered(tmp_path, encoder) -> None:

@@ -7,6 +7,7 @@ import io
 import os
 import tarfile
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -157,6 +158,22 @@ def test_what_was_sent_is_purged_though_nothing_was_published(tmp_path, encoder)
         assert client.delete("/v1/tasks/new?purge=true").json()["purged"]
         assert not list((tmp_path / "state" / "data").iterdir())
         assert client.delete("/v1/tasks/new?purge=true").status_code == 404
+
+
+def test_a_tenant_follows_so_many_jobs_at_once(tmp_path, encoder) -> None:
+    store, stage = make_bank(tmp_path / "bank", encoder, {"plain": {}}), Stage()
+    with running(store, tmp_path / "state", jobs=True, jobs_on=stage) as client:
+        file = ("a.csv", "text,label\na,x\n")
+        job = client.post("/v1/tasks/plain/train", files={"file": file}).json()
+        stage.next()
+        stage.tell(job["id"], "done", {"version": 2})
+        streams = client.app.state.service.streams
+        with ExitStack() as followed:
+            for _ in range(streams.most):
+                followed.enter_context(streams.place("default"))
+            response = client.get(f"/v1/jobs/{job['id']}/events")
+            assert (response.status_code, response.json()["error"]["code"]) == (429, "busy")
+        assert "done" in client.get(f"/v1/jobs/{job['id']}/events").text
 
 
 def test_a_quota_of_tasks_holds_for_those_that_wait_to_be_learnt(tmp_path, encoder) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from starlette.requests import Request
 
@@ -22,6 +23,8 @@ UPLOAD_SECONDS = 900.0
 ANSWER_SECONDS = 30.0
 BURST_SECONDS = 2.0  # of a tenant's rate, at once
 MOST_TENANTS = 100_000  # whose rates are remembered
+IN_FLIGHT = 128  # requests of a tenant at once
+STREAMS = 32  # of them, that follow jobs
 
 
 class Rates:
@@ -61,6 +64,34 @@ async def arriving(seconds: float) -> AsyncIterator[None]:
         if limit.expired():
             raise BodyLate from error
         raise
+
+
+class AtOnce:
+    """How much each tenant has under way, and how much it may. For one thread."""
+
+    def __init__(self, most: int, what: str) -> None:
+        self.most, self.what = most, what
+        self._counts: Counter[str] = Counter()
+
+    def check(self, tenant: str) -> None:
+        """Busy if the tenant has as much as it may."""
+        if self._counts[tenant] >= self.most:
+            raise Busy(
+                f"{self.most} {self.what} at once are all that is allowed.",
+                "Wait for some of them to end.",
+            )
+
+    @contextmanager
+    def place(self, tenant: str) -> Iterator[None]:
+        """One more, within this block."""
+        self.check(tenant)
+        self._counts[tenant] += 1
+        try:
+            yield
+        finally:
+            self._counts[tenant] -= 1
+            if not self._counts[tenant]:
+                del self._counts[tenant]
 
 
 def check_tasks(caller: Caller, task: str, names: Collection[str]) -> None:

@@ -6,12 +6,15 @@ import asyncio
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from starlette.concurrency import run_in_threadpool
 
 from adapterbank.compute.local import LocalCompute
@@ -20,7 +23,7 @@ from adapterbank.errors import AdapterBankError, Busy, ServiceError, TaskNotFoun
 from adapterbank.service.answers import note
 from adapterbank.service.apart import Apart
 from adapterbank.service.auth import Caller, Keys
-from adapterbank.service.limits import ANSWER_SECONDS, check_tasks
+from adapterbank.service.limits import ANSWER_SECONDS, STREAMS, AtOnce, check_tasks
 from adapterbank.service.metrics import Metrics
 from adapterbank.service.runner import Jobs, full_name
 from adapterbank.service.uploads import sweep
@@ -32,6 +35,10 @@ from adapterbank.store.store import TaskInfo
 from adapterbank.tasks.predictions import Prediction
 
 NICE = 10
+TURNS = 4  # mixed requests of a tenant whose many names are looked up at once
+
+
+WHOLE = (Busy, ServiceError)  # a matter of the whole request: it may be sent again
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,8 @@ class Service:
         self.uploads.mkdir(exist_ok=True)
         sweep(self.uploads)
         self.closing = False
+        self.streams = AtOnce(STREAMS, "streams of events")
+        self._turns: defaultdict[str, CapacityLimiter] = defaultdict(lambda: CapacityLimiter(TURNS))
         self._hearing: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.manifest = lru_cache(maxsize=4096)(self.store.manifest)
@@ -179,38 +188,51 @@ class Service:
 
     async def ask(self, caller: Caller, task: str | None, inputs: Sequence[Any]) -> Answered:
         """Answers for inputs of one task, whatever else runs beside them."""
-        if not self.ready.is_set():
-            raise ServiceError("The service is not ready.", "Try again in a moment.")
-        reference = None if task is None else self.reference(caller, task)
-        future = await run_in_threadpool(
-            self.batcher.submit, reference, inputs, tenant=caller.tenant, seconds=ANSWER_SECONDS
-        )
+        self._check_ready()
+        future = await run_in_threadpool(self._submit, caller, task, inputs)
         self.metrics.see_texts(caller.tenant, len(inputs))
         return await asyncio.wrap_future(future)
+
+    def _check_ready(self) -> None:
+        if not self.ready.is_set():
+            raise ServiceError("The service is not ready.", "Try again in a moment.")
+
+    def _submit(self, caller: Caller, task: str | None, inputs: Sequence[Any]) -> Future[Answered]:
+        reference = None if task is None else self.reference(caller, task)
+        return self.batcher.submit(reference, inputs, tenant=caller.tenant, seconds=ANSWER_SECONDS)
 
     async def ask_mixed(
         self, caller: Caller, inputs: Sequence[tuple[str | None, Any]]
     ) -> list[Prediction]:
         """Answers for inputs of any tasks; what goes wrong with a task is its rows' alone."""
+        self._check_ready()
         by_task: dict[str | None, list[int]] = {}
         for i, (task, _) in enumerate(inputs):
             by_task.setdefault(task, []).append(i)
 
-        async def some(task: str | None, rows: list[int]) -> list[Prediction]:
-            try:
-                return (await self.ask(caller, task, [inputs[i][1] for i in rows])).predictions
-            except (Busy, ServiceError):  # a matter of the whole request: it may be sent again
-                raise
-            except AdapterBankError as error:
-                note(error)
-                return [Prediction(error=error)] * len(rows)
+        futures: list[Future[Answered]] = []
 
-        found = await asyncio.gather(*(some(task, rows) for task, rows in by_task.items()))
-        answers = {
-            i: each
-            for rows, predictions in zip(by_task.values(), found, strict=True)
-            for i, each in zip(rows, predictions, strict=True)
-        }
+        def submit() -> None:  # all of it in one turn: names cost something, known or not
+            for task, rows in by_task.items():
+                try:
+                    future = self._submit(caller, task, [inputs[i][1] for i in rows])
+                except AdapterBankError as error:
+                    if isinstance(error, WHOLE):
+                        raise
+                    future = Future()
+                    future.set_exception(error)
+                futures.append(future)
+
+        answers: dict[int, Prediction] = {}
+        try:
+            await run_sync(submit, limiter=self._turns[caller.tenant])
+            self.metrics.see_texts(caller.tenant, len(inputs))
+            for future, rows in zip(futures, by_task.values(), strict=True):
+                found = await _predictions(future, len(rows))
+                answers |= zip(rows, found, strict=True)
+        finally:
+            for future in futures:
+                future.cancel()  # those that nobody waits for any more
         return [answers[i] for i in range(len(inputs))]
 
     async def route(
@@ -224,6 +246,17 @@ class Service:
             return self.router.among(inputs, answered.predictions, names, most)
 
         return await run_in_threadpool(find)
+
+
+async def _predictions(future: Future[Answered], inputs: int) -> list[Prediction]:
+    """Answers of one task; an error that is not the whole request's in place of each."""
+    try:
+        return (await asyncio.wrap_future(future)).predictions
+    except WHOLE:
+        raise
+    except AdapterBankError as error:
+        note(error)
+        return [Prediction(error=error)] * inputs
 
 
 def short(task: str) -> str:

@@ -88,7 +88,7 @@ async def upload(caller: Trainer, service: Running, task: TaskName, request: Req
         arguments = {**service.place, "task": name, "file": str(file)}
         module = "adapterbank.service.import_work"
         try:
-            found = await run_in_threadpool(service.apart.call, module, arguments)
+            found = await run_in_threadpool(service.apart.call, module, arguments, caller.tenant)
         except PackageError as error:
             raise DataError(error.message, error.hint) from error
     return answer({"task": task, "version": found["version"]}, 201)

@@ -48,7 +48,7 @@ async def inspect(caller: Trainer, service: Running, request: Request) -> Respon
         reading.pop("skip_bad", None)
         arguments = {"file": str(folder / files["file"]), "reading": reading}
         found = await run_in_threadpool(
-            service.apart.call, "adapterbank.service.inspect_work", arguments
+            service.apart.call, "adapterbank.service.inspect_work", arguments, caller.tenant
         )
     return answer(found)
 
@@ -118,9 +118,12 @@ async def follow_job(
 ) -> Response:
     """What happens to a job, as server-sent events, from the beginning or after a number."""
     await run_in_threadpool(jobs.table.get, job, caller.tenant)
+    service.streams.check(caller.tenant)
     last = request.headers.get("last-event-id", "")
     start = int(last) if last.isdecimal() and len(last) < 16 else after
-    return StreamingResponse(_events(service, jobs, job, start), media_type="text/event-stream")
+    return StreamingResponse(
+        _events(service, jobs, caller.tenant, job, start), media_type="text/event-stream"
+    )
 
 
 def view(job: Job) -> dict[str, Any]:
@@ -149,10 +152,12 @@ async def _uploaded(
     return form.files, parse(TrainOptions, form.texts.get("options") or "{}", "options")
 
 
-async def _events(service: Service, jobs: Jobs, id: str, after: int) -> AsyncIterator[str]:
+async def _events(
+    service: Service, jobs: Jobs, tenant: str, id: str, after: int
+) -> AsyncIterator[str]:
     """A job's events until it is over, and its state whenever that changes."""
     state = ""
-    with service.hearing(id) as news:
+    with service.streams.place(tenant), service.hearing(id) as news:
         while True:
             news.clear()
             job = await run_in_threadpool(jobs.table.find, id)
