@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from adapterbank.service.answers import note
 from adapterbank.service.apart import Apart
 from adapterbank.service.auth import Caller, Keys
 from adapterbank.service.limits import ANSWER_SECONDS, STREAMS, AtOnce, check_tasks
+from adapterbank.service.manifests import Manifests
 from adapterbank.service.metrics import Metrics
 from adapterbank.service.runner import Jobs, full_name
 from adapterbank.service.uploads import sweep
@@ -77,7 +77,7 @@ class Service:
         self._turns: defaultdict[str, CapacityLimiter] = defaultdict(lambda: CapacityLimiter(TURNS))
         self._hearing: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.manifest = lru_cache(maxsize=4096)(self.store.manifest)
+        self.manifest = Manifests(self.store.manifest)
 
     def start(self) -> None:
         """Open the engine, which takes a moment, and go on with the jobs."""
