@@ -79,21 +79,26 @@ class Service:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.manifest = Manifests(self.store.manifest)
 
+    def open_jobs(self) -> None:
+        """Take the jobs, if they are wanted and no other service has them, and go on with them."""
+        settings = self.settings
+        if not settings.jobs or self.jobs is not None:
+            return
+        self.jobs = Jobs(
+            settings.state,
+            self.store.files.url,
+            settings.base,
+            at_once=settings.jobs_at_once,
+            compute=settings.jobs_on
+            or LocalCompute(settings.jobs_at_once, settings.job_threads, settings.job_nice),
+            runs=self.store.runs,
+        )
+        self.jobs.watch(self._heard)
+        self.metrics.watch_jobs(self.jobs.table.counts)
+
     def start(self) -> None:
         """Open the engine, which takes a moment, and go on with the jobs."""
-        settings = self.settings
-        if settings.jobs:
-            self.jobs = Jobs(
-                settings.state,
-                self.store.files.url,
-                settings.base,
-                at_once=settings.jobs_at_once,
-                compute=settings.jobs_on
-                or LocalCompute(settings.jobs_at_once, settings.job_threads, settings.job_nice),
-                runs=self.store.runs,
-            )
-            self.jobs.watch(self._heard)
-            self.metrics.watch_jobs(self.jobs.table.counts)
+        self.open_jobs()
         self.batcher = Batcher(self.engine, watch=self.metrics.see_batch)
         self.router = Router(self.engine)
         self.metrics.watch_engine(self.engine, lambda: self.batcher.waiting)
