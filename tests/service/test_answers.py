@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from anyio.to_thread import run_sync
 
-from adapterbank.errors import Busy
+from adapterbank.errors import Busy, DataError
 from adapterbank.service import limits
+from adapterbank.service.answers import described
 from adapterbank.serving.open import open_bank_engine
 
 TEXT = "wa wb wc"
@@ -64,6 +65,38 @@ def test_a_row_that_fails_is_an_error_in_its_place(client) -> None:
     found = client.post("/v1/tasks/plain/predict", json=asked).json()["predictions"]
     assert ["error" in each for each in found] == [False, True, True, True, False]
     assert set(found[1]["error"]) == {"code", "message", "hint"}
+
+
+def test_a_text_that_is_too_long_fails_its_row_alone(client) -> None:
+    long = "a" * (limits.CHARACTERS + 1)
+    inputs = [TEXT, long, {"text": long}, "wb"]
+    mixed = [{"task": "plain", "input": each} for each in inputs]
+    for path, body, name in (
+        ("/v1/tasks/plain/predict", {"inputs": inputs}, "predictions"),
+        ("/v1/predict", {"inputs": mixed}, "predictions"),
+        ("/v1/route", {"inputs": inputs}, "routes"),
+    ):
+        response = client.post(path, json=body)
+        assert response.status_code == 200, response.text
+        found = response.json()[name]
+        assert ["error" in each for each in found] == [False, True, True, False]
+        assert f"Input 1 has more than {limits.CHARACTERS:,}" in found[1]["error"]["message"]
+    only = client.post("/v1/tasks/plain/predict", json={"inputs": [long]}).json()
+    assert only["version"] == 1
+    assert only["predictions"][0]["error"]["code"] == "invalid"
+    assert client.post("/v1/tasks/none/predict", json={"inputs": [long]}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("hint", "said"),
+    [
+        ("Name both: --text-column and --pair-column.", "options.text_column and options.pair_"),
+        ("Say so: --encoding utf-16.", "options.encoding utf-16"),
+        ("Make one: adapterbank keys create a --role train.", "--role train"),
+    ],
+)
+def test_hints_name_the_options_of_requests(hint, said) -> None:
+    assert said in described(DataError("It cannot be read.", hint))["hint"]
 
 
 def test_a_task_that_is_missing_fails_its_rows_alone(client) -> None:
@@ -177,10 +210,6 @@ def test_limits_are_named(client, monkeypatch) -> None:
     response = client.post("/v1/tasks/plain/predict", json=many)
     assert response.status_code == 422
     assert str(limits.INPUTS) in response.json()["error"]["message"]
-    long = {"inputs": ["a" * (limits.CHARACTERS + 1)]}
-    response = client.post("/v1/tasks/plain/predict", json=long)
-    assert response.status_code == 422
-    assert f"{limits.CHARACTERS:,}" in response.json()["error"]["message"]
     body = b'{"inputs": ["' + b"a" * limits.JSON_BYTES + b'"]}'
     response = client.post("/v1/tasks/plain/predict", content=body)
     assert response.status_code == 413

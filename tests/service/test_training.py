@@ -177,6 +177,14 @@ def test_inspect_shows_what_a_file_holds(home) -> None:
     nothing = client.post("/v1/inspect", files={"file": ("rows.csv", "a,b\n1,2\n")}).json()
     assert nothing["error"]["message"]
     assert nothing["columns"] == ["a", "b"]
+    wide = client.post("/v1/inspect", files={"file": ("rows.csv", "text,label\n".encode("utf-16"))})
+    assert "options.encoding utf-16" in wide.text
+    pairs = client.post(
+        "/v1/inspect",
+        files={"file": ("rows.csv", text)},
+        data={"options": json.dumps({"kind": "pair-classification"})},
+    ).json()
+    assert pairs["error"]["hint"] == "Name both: options.text_column and options.pair_column."
     assert not list((folder / "state" / "uploads").iterdir())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from contextvars import ContextVar
 from typing import Any
 
@@ -11,6 +12,7 @@ from starlette.responses import Response
 
 from adapterbank import errors
 from adapterbank.errors import AdapterBankError
+from adapterbank.service.schemas import TrainOptions
 from adapterbank.tasks.predictions import Prediction
 
 # The first class that fits decides.
@@ -44,6 +46,7 @@ STATUSES = {
 HIDDEN = (errors.BankError, errors.BaseError)
 REQUEST: ContextVar[str] = ContextVar("request", default="none")
 """The id of the request that is being answered, for the log."""
+FLAG = re.compile(r"--([a-z][a-z-]*)")
 log = logging.getLogger("adapterbank.service")
 
 
@@ -69,7 +72,18 @@ def described(error: AdapterBankError) -> dict[str, str]:
         pass  # scores alone
     elif isinstance(error, HIDDEN) or status == INTERNAL[0]:
         message, hint = "The service cannot do this at the moment.", "Its log says why."
-    return {"code": code, "message": message, "hint": hint}
+    return {"code": code, "message": message, "hint": with_options(hint)}
+
+
+def with_options(hint: str) -> str:
+    """A hint with the options of a request in place of the command line's: `options.text_column`
+    for `--text-column`."""
+
+    def replaced(flag: re.Match[str]) -> str:
+        name = flag[1].replace("-", "_")
+        return f"options.{name}" if name in TrainOptions.model_fields else flag[0]
+
+    return FLAG.sub(replaced, hint)
 
 
 def note(error: AdapterBankError) -> None:

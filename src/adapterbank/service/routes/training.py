@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from adapterbank.errors import DataError
-from adapterbank.service.answers import answer
+from adapterbank.service.answers import answer, with_options
 from adapterbank.service.auth import Caller
 from adapterbank.service.jobs import Job
 from adapterbank.service.routes.parts import (
@@ -50,6 +50,8 @@ async def inspect(caller: Trainer, service: Running, request: Request) -> Respon
         found = await run_in_threadpool(
             service.apart.call, "adapterbank.service.inspect_work", arguments, caller.tenant
         )
+    if found["error"]:
+        found["error"]["hint"] = with_options(found["error"]["hint"])
     return answer(found)
 
 
