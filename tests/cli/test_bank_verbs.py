@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from adapterbank.service.jobs import JobTable
+from adapterbank.service.runner import lock_state
 from cli.conftest import QUICK, Run, call, weights_of
 
 
@@ -131,6 +133,25 @@ def test_rollback_and_remove(run, bank) -> None:
     run("remove", "mood", "--purge")
     assert not list((bank / "tasks" / "default" / "mood").glob("packages/*"))
     assert run("rollback", "mood", "2").returncode == 1
+
+
+def test_purge_deletes_what_a_service_has_kept(run, bank, tmp_path) -> None:
+    for state, options in ((bank / ".service", ()), (tmp_path / "s", ("--state", tmp_path / "s"))):
+        for task in ("mood", "never-published"):
+            (state / "data" / task).mkdir(parents=True)
+            (state / "data" / task / "train.csv").write_text("rows")
+            table = JobTable(state / "jobs.sqlite")
+            table.add(task, "default", task, {"keep_data": True})
+            table.end(task, "failed")
+            table.close()
+        assert run("remove", "never-published", "--purge", *options).returncode == 0
+        assert [path.name for path in (state / "data").iterdir()] == ["mood"]
+        with lock_state(state):
+            done = run("remove", "mood", "--purge", *options)
+        assert "A running service has jobs of this task" in done.stderr
+        run("remove", "mood", "--purge", *options)
+        assert not list((state / "data").iterdir())
+        assert run("remove", "mood", "--purge", *options).returncode == 1
 
 
 @pytest.mark.parametrize("form", ["out", "out.tar.gz"])

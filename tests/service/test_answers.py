@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from anyio.to_thread import run_sync
 
-from adapterbank.errors import Busy
+from adapterbank.errors import Busy, DataError
 from adapterbank.service import limits
+from adapterbank.service.answers import described
 from adapterbank.serving.open import open_bank_engine
 
 TEXT = "wa wb wc"
@@ -65,11 +67,76 @@ def test_a_row_that_fails_is_an_error_in_its_place(client) -> None:
     assert set(found[1]["error"]) == {"code", "message", "hint"}
 
 
+def test_a_text_that_is_too_long_fails_its_row_alone(client) -> None:
+    long = "a" * (limits.CHARACTERS + 1)
+    inputs = [TEXT, long, {"text": long}, "wb"]
+    mixed = [{"task": "plain", "input": each} for each in inputs]
+    for path, body, name in (
+        ("/v1/tasks/plain/predict", {"inputs": inputs}, "predictions"),
+        ("/v1/predict", {"inputs": mixed}, "predictions"),
+        ("/v1/route", {"inputs": inputs}, "routes"),
+    ):
+        response = client.post(path, json=body)
+        assert response.status_code == 200, response.text
+        found = response.json()[name]
+        assert ["error" in each for each in found] == [False, True, True, False]
+        assert f"Input 1 has more than {limits.CHARACTERS:,}" in found[1]["error"]["message"]
+    only = client.post("/v1/tasks/plain/predict", json={"inputs": [long]}).json()
+    assert only["version"] == 1
+    assert only["predictions"][0]["error"]["code"] == "invalid"
+    assert client.post("/v1/tasks/none/predict", json={"inputs": [long]}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("hint", "said"),
+    [
+        ("Name both: --text-column and --pair-column.", "options.text_column and options.pair_"),
+        ("Say so: --encoding utf-16.", "options.encoding utf-16"),
+        ("Make one: adapterbank keys create a --role train.", "--role train"),
+    ],
+)
+def test_hints_name_the_options_of_requests(hint, said) -> None:
+    assert said in described(DataError("It cannot be read.", hint))["hint"]
+
+
 def test_a_task_that_is_missing_fails_its_rows_alone(client) -> None:
     asked = [{"task": task, "input": TEXT} for task in ("plain", "unknown", "plain@9", "NO")]
     found = client.post("/v1/predict", json={"inputs": asked}).json()["predictions"]
     assert "label" in found[0]
     assert [each["error"]["code"] for each in found[1:]] == ["not_found", "not_found", "invalid"]
+
+
+def test_all_names_of_a_request_cost_one_turn(client, service, monkeypatch) -> None:
+    """However many they are, and whether or not there are such tasks."""
+    turns = []
+
+    async def counted(call, **settings):
+        turns.append(settings["limiter"])
+        return await run_sync(call, **settings)
+
+    monkeypatch.setattr("adapterbank.service.service.run_sync", counted)
+    asked = [{"task": f"t{i}", "input": TEXT} for i in range(40)] + [{"task": None, "input": TEXT}]
+    found = client.post("/v1/predict", json={"inputs": asked}).json()["predictions"]
+    assert {each["error"]["code"] for each in found[:40]} == {"not_found"}
+    assert "embedding" in found[40]
+    assert turns == [service._turns["default"]]
+
+
+def test_a_request_that_is_refused_leaves_nothing_in_the_queue(
+    client, service, monkeypatch
+) -> None:
+    real, made = service.batcher.submit, []
+
+    def second_is_refused(*arguments, **settings):
+        if made:
+            raise Busy("Too much is waiting to be answered.", "Try again in a moment.")
+        made.append(real(*arguments, **settings))
+        return made[-1]
+
+    monkeypatch.setattr(service.batcher, "submit", second_is_refused)
+    asked = [{"task": task, "input": TEXT} for task in ("plain", "tags")]
+    assert client.post("/v1/predict", json={"inputs": asked}).status_code == 429
+    assert made[0].done()
 
 
 def test_no_inputs_no_answers(client) -> None:
@@ -143,10 +210,6 @@ def test_limits_are_named(client, monkeypatch) -> None:
     response = client.post("/v1/tasks/plain/predict", json=many)
     assert response.status_code == 422
     assert str(limits.INPUTS) in response.json()["error"]["message"]
-    long = {"inputs": ["a" * (limits.CHARACTERS + 1)]}
-    response = client.post("/v1/tasks/plain/predict", json=long)
-    assert response.status_code == 422
-    assert f"{limits.CHARACTERS:,}" in response.json()["error"]["message"]
     body = b'{"inputs": ["' + b"a" * limits.JSON_BYTES + b'"]}'
     response = client.post("/v1/tasks/plain/predict", content=body)
     assert response.status_code == 413
@@ -190,3 +253,12 @@ def test_health_is_open(client) -> None:
     bare = {"Authorization": ""}
     assert client.get("/healthz", headers=bare).json() == {"ok": True}
     assert client.get("/readyz", headers=bare).json() == {"ready": True}
+
+
+def test_a_service_whose_jobs_stand_still_is_not_ready(client, service, monkeypatch) -> None:
+    class Still:
+        alive = False
+
+    monkeypatch.setattr(service, "jobs", Still())
+    response = client.get("/readyz")
+    assert (response.status_code, response.json()) == (503, {"ready": False})

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
+from adapterbank.errors import BankError, WrongBase
 from adapterbank.service.app import describe
 from adapterbank.service.auth import Keys, Quotas
 from service.conftest import make_bank, running
@@ -100,6 +105,57 @@ def test_an_unforeseen_error_says_nothing_of_itself(client, service, monkeypatch
     assert id in caplog.text
 
 
+def test_what_clients_are_not_told_is_in_the_log(client, service, monkeypatch, caplog) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise BankError("The bank at '/srv/x' cannot be read: No such device.")
+
+    monkeypatch.setattr(service, "info", fail)
+    monkeypatch.setattr(service.batcher, "submit", fail)
+    asked = {"inputs": [{"task": "plain", "input": "wa"}] * 2}
+    for method, path, body, status in (
+        ("GET", "/v1/tasks/plain", None, 503),
+        ("POST", "/v1/predict", asked, 200),
+    ):
+        caplog.clear()
+        with caplog.at_level(logging.ERROR, "adapterbank.service"):
+            response = client.request(method, path, json=body)
+        assert response.status_code == status
+        assert "/srv" not in response.text
+        (line,) = caplog.messages
+        assert response.headers["X-Request-Id"] in line
+        assert "No such device" in line
+
+
+def test_a_base_that_does_not_fit_is_said_without_places(client, service, monkeypatch) -> None:
+    def fail(*_: object) -> None:
+        raise WrongBase("The bank at '/srv/x' is on a, and this base is /srv/b.")
+
+    monkeypatch.setattr(service.apart, "call", fail)
+    response = client.post("/v1/tasks/plain/package", content=b"x")
+    assert (response.status_code, response.json()["error"]["code"]) == (422, "wrong_base")
+    assert "/srv" not in response.text
+    assert "base of this bank" in response.json()["error"]["message"]
+
+
+def test_only_a_late_body_is_one(client, service, monkeypatch) -> None:
+    def slow(*_: object) -> None:
+        raise TimeoutError("of the bank's disk")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service, "info", slow)
+        assert client.get("/v1/tasks/plain").status_code == 500
+
+    async def late(*_: object) -> bytes:
+        await asyncio.sleep(5)
+        return b""
+
+    monkeypatch.setattr("adapterbank.service.routes.parts.JSON_SECONDS", 0.01)
+    monkeypatch.setattr("adapterbank.service.routes.parts.body_of", late)
+    response = client.post("/v1/predict", json={"inputs": []})
+    assert response.status_code == 408
+    assert "too long" in response.json()["error"]["message"]
+
+
 def test_every_answer_has_its_headers(client) -> None:
     seen = set()
     for path in ("/", "/healthz", "/v1/tasks", "/nothing"):
@@ -142,6 +198,36 @@ def test_a_tenant_has_a_rate(tmp_path, encoder) -> None:
         assert found[-1].json()["error"]["code"] == "busy"
         other = client.get("/v1/tasks", headers={"Authorization": f"Bearer {quick}"})
         assert other.status_code == 200
+
+
+def test_a_tenant_has_so_many_requests_at_once(tmp_path, encoder, monkeypatch) -> None:
+    monkeypatch.setattr("adapterbank.service.gate.IN_FLIGHT", 2)
+    store = make_bank(tmp_path / "bank", encoder, {"plain": {}, "acme/plain": {}})
+    headers = {
+        name: {"Authorization": f"Bearer {Keys(store).create(name)}"}
+        for name in ("default", "acme")
+    }
+    with running(store, tmp_path / "state") as client, ThreadPoolExecutor(2) as pool:
+        go, inside, real = threading.Event(), threading.Semaphore(0), client.app.state.service.info
+
+        def slow(reference):
+            inside.release()
+            assert go.wait(10)
+            return real(reference)
+
+        monkeypatch.setattr(client.app.state.service, "info", slow)
+        get = partial(client.get, headers=headers["default"])
+        slow_ones = [pool.submit(get, "/v1/tasks/plain") for _ in range(2)]
+        for _ in slow_ones:
+            assert inside.acquire(timeout=10)
+        refused = get("/openapi.json")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "busy")
+        assert refused.headers["Retry-After"] == "1"
+        assert client.get("/openapi.json", headers=headers["acme"]).status_code == 200
+        assert client.get("/healthz").status_code == 200
+        go.set()
+        assert [each.result(10).status_code for each in slow_ones] == [200, 200]
+        assert get("/v1/tasks").status_code == 200
 
 
 def test_without_keys_this_machine_alone_is_answered(tmp_path, encoder) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -13,9 +14,10 @@ from typing import Any
 import pytest
 
 from adapterbank.compute.protocol import Event, Work
-from adapterbank.errors import BankError, Busy, JobNotFound
+from adapterbank.errors import BankError, Busy, JobNotFound, ServiceError
 from adapterbank.service.auth import Caller, Quotas
 from adapterbank.service.jobs import JobTable
+from adapterbank.service.kept import purge_kept
 from adapterbank.service.runner import TRIES, Jobs
 
 ACME = Caller("acme", "train", Quotas(waiting_jobs=3))
@@ -123,6 +125,28 @@ def test_an_error_of_the_data_is_told_and_one_of_ours_is_not(jobs, stage) -> Non
     assert "home" not in json.dumps(jobs.table.get(hidden).outcome)
 
 
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("BankError", False),
+        ("BaseDamaged", False),
+        ("CheckpointError", False),
+        ("WrongBase", False),
+        ("NotBetter", True),
+        ("TrainingDiverged", True),
+    ],
+)
+def test_what_may_name_places_of_the_machine_is_not_told(jobs, stage, kind, told) -> None:
+    id = add(jobs)
+    stage.next()
+    payload = {"message": "It is at '/srv/bank'.", "hint": "See /srv.", "kind": kind, "stderr": ""}
+    stage.tell(id, "failed", payload)
+    until(lambda: state(jobs, id) == "failed")
+    outcome = jobs.table.get(id).outcome
+    assert set(outcome) == {"message", "hint"}
+    assert ("/srv" in json.dumps(outcome)) is told
+
+
 def test_a_process_that_dies_is_started_again_a_few_times(jobs, stage) -> None:
     id = add(jobs)
     for _ in range(TRIES):
@@ -175,6 +199,18 @@ def test_a_tenant_with_much_waiting_is_refused(jobs) -> None:
     with pytest.raises(Busy, match="3 jobs are waiting"):
         add(jobs)
     add(jobs, caller=Caller("other", "train"))
+
+
+def test_tasks_that_are_being_learnt_count(jobs) -> None:
+    caller = Caller("acme", "train", Quotas(tasks=3))
+    folder = jobs.new_folder
+    for task in ("a", "b", "b", "known"):
+        jobs.add(folder(), caller, task, {}, names={"known"})
+    with pytest.raises(Busy, match="3 tasks are all"):
+        jobs.add(folder(), caller, "c", {}, names={"known"})
+    jobs.cancel(jobs.table.of("acme")[-2].id, "acme")
+    jobs.cancel(jobs.table.of("acme")[-3].id, "acme")
+    jobs.add(folder(), caller, "c", {}, names={"known"})
 
 
 def test_taken_fairly(jobs, stage) -> None:
@@ -277,6 +313,103 @@ def test_old_jobs_are_forgotten(tmp_path, monkeypatch) -> None:
     assert table.forget_old("acme") == ["a"]
     assert [job.id for job in table.of("acme")] == ["d", "c", "b"]
     assert table.events("a") == []
+
+
+@pytest.mark.parametrize("kind", ["cancelled", "failed", "done"])
+def test_the_state_of_a_run_goes_when_its_job_has_ended(tmp_path, stage, kind) -> None:
+    jobs = Jobs(tmp_path, "bank", compute=stage, runs=lambda name: tmp_path / "runs" / name)
+    id = add(jobs, keep_data=True)
+    work = stage.next()
+    state_of_run = tmp_path / "runs" / "acme/spam" / work.arguments["job"]
+    state_of_run.mkdir(parents=True)
+    (state_of_run / "state.safetensors").write_text("rows, in a way")
+    if kind == "cancelled":
+        jobs.cancel(id, "acme")
+    else:
+        stage.tell(id, kind, {"kind": "DataError", "message": "", "hint": "", "stderr": ""})
+    until(lambda: state(jobs, id) == kind)
+    until(lambda: not state_of_run.exists())
+    assert jobs.folder(id).exists()
+    jobs.close()
+
+
+def test_while_a_job_runs_its_task_is_not_purged(jobs, stage, monkeypatch) -> None:
+    monkeypatch.setattr("adapterbank.service.runner.PURGE_SECONDS", 0.05)
+    id = add(jobs)
+    stage.next()
+    with monkeypatch.context() as patch:
+        patch.setattr(stage, "cancel", lambda _: True)  # it does not end
+        with pytest.raises(ServiceError, match="still running"):
+            jobs.purge("acme", "spam")
+    assert (jobs.folder(id) / "train.csv").is_file()
+    stage.tell(id, "done", {"task": "acme/spam", "version": 1})
+    until(lambda: not jobs._running)
+    assert jobs.purge("acme", "spam")
+    assert not jobs.folder(id).exists()
+    assert not jobs.purge("acme", "spam")
+
+
+def test_what_is_kept_is_purged_while_no_service_runs(tmp_path, stage) -> None:
+    assert not purge_kept(tmp_path, "acme", "spam")
+    jobs = Jobs(tmp_path, "bank", compute=stage)
+    id, other = add(jobs), add(jobs, "ham")
+    stage.next()
+    with pytest.raises(BankError, match="A running service has jobs of this task"):
+        purge_kept(tmp_path, "acme", "spam")
+    assert not purge_kept(tmp_path, "acme", "eggs")
+    jobs.close()
+    assert purge_kept(tmp_path, "acme", "spam")
+    assert [path.name for path in (tmp_path / "data").iterdir()] == [other]
+    table = JobTable(tmp_path / "jobs.sqlite")
+    assert table.find(id) is None
+    assert table.get(other).state == "queued"
+
+
+def full(*_: object, **__: object) -> None:
+    raise sqlite3.OperationalError("database or disk is full")
+
+
+def test_a_full_disk_ends_no_job_for_good(jobs, stage, monkeypatch) -> None:
+    """Nothing can be taken, kept or ended for a while; then all goes on."""
+    monkeypatch.setattr("adapterbank.service.runner.PAUSE", 0.02)
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs.table, "take", full)
+        first = add(jobs)
+        time.sleep(0.1)
+        assert jobs.alive
+        assert state(jobs, first) == "queued"
+    stage.next()
+    with monkeypatch.context() as patch:
+        for name in ("add_event", "end", "put_back"):
+            patch.setattr(jobs.table, name, full)
+        stage.tell(first, "event", {"event": "step"})
+        stage.tell(first, "done", {"task": "acme/spam", "version": 1})
+        time.sleep(0.1)
+        assert state(jobs, first) == "running"
+    until(lambda: state(jobs, first) == "done")
+    second = add(jobs)
+    assert stage.next().id == second
+
+
+def test_a_table_whose_change_failed_can_be_used_again(tmp_path) -> None:
+    table = JobTable(tmp_path / "jobs.sqlite")
+
+    def change() -> None:
+        with table._changing() as connection:
+            connection.execute("ROLLBACK")  # as SQLite does itself when the disk is full
+            full()
+
+    with pytest.raises(sqlite3.OperationalError, match="disk is full"):
+        change()
+    table.add("a", "acme", "spam", {"at_once": 1})
+    assert table.take().id == "a"
+
+
+def test_a_job_that_nobody_runs_can_be_cancelled(jobs, stage) -> None:
+    id = add(jobs)
+    stage.next()
+    jobs._running.discard(id)
+    assert jobs.cancel(id, "acme").state == "cancelled"
 
 
 def test_watchers_hear_of_everything(jobs, stage) -> None:

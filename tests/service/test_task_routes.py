@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import tarfile
+import time
+from contextlib import ExitStack
 
 import pytest
 
+from adapterbank.compute.protocol import Event
+from adapterbank.service.auth import Keys, Quotas
 from adapterbank.store.archive import read_archive
 from service.conftest import make_bank, running
+from service.test_jobs import Stage, until
 from serving.tasks import publish
 
 TEXT = "wa wb wc"
@@ -130,9 +136,80 @@ def test_purged_bytes_are_gone(home) -> None:
     folder = store.files.local / "tasks" / "default" / "plain" / "packages"
     assert list(folder.iterdir())
     assert client.delete("/v1/tasks/plain?purge=true").json()["purged"]
-    assert not folder.exists()
+    assert not list(folder.rglob("*"))
     assert client.post("/v1/tasks/plain/rollback", json={"version": 1}).status_code == 404
     assert client.get("/v1/tasks/stars").status_code == 200
+
+
+def test_what_was_sent_is_purged_though_nothing_was_published(tmp_path, encoder) -> None:
+    store, stage = make_bank(tmp_path / "bank", encoder, {"plain": {}}), Stage()
+    with running(store, tmp_path / "state", jobs=True, jobs_on=stage) as client:
+        job = client.post(
+            "/v1/tasks/new/train",
+            files={"file": ("a.csv", "text,label\na secret,x\n")},
+            data={"options": '{"keep_data": true}'},
+        ).json()
+        stage.next()
+        payload = {"kind": "DataError", "message": "Too few.", "hint": "", "stderr": ""}
+        stage.tell(job["id"], "failed", payload)
+        until(lambda: client.get(f"/v1/jobs/{job['id']}").json()["state"] == "failed")
+        assert list((tmp_path / "state" / "data").rglob("*.csv"))
+        assert client.delete("/v1/tasks/new").status_code == 404
+        assert client.delete("/v1/tasks/new?purge=true").json()["purged"]
+        assert not list((tmp_path / "state" / "data").iterdir())
+        assert client.delete("/v1/tasks/new?purge=true").status_code == 404
+
+
+def test_a_tenant_follows_so_many_jobs_at_once(tmp_path, encoder) -> None:
+    store, stage = make_bank(tmp_path / "bank", encoder, {"plain": {}}), Stage()
+    with running(store, tmp_path / "state", jobs=True, jobs_on=stage) as client:
+        file = ("a.csv", "text,label\na,x\n")
+        job = client.post("/v1/tasks/plain/train", files={"file": file}).json()
+        stage.next()
+        stage.tell(job["id"], "done", {"version": 2})
+        streams = client.app.state.service.streams
+        with ExitStack() as followed:
+            for _ in range(streams.most):
+                followed.enter_context(streams.place("default"))
+            response = client.get(f"/v1/jobs/{job['id']}/events")
+            assert (response.status_code, response.json()["error"]["code"]) == (429, "busy")
+        assert "done" in client.get(f"/v1/jobs/{job['id']}/events").text
+
+
+def test_a_quota_of_tasks_holds_for_those_that_wait_to_be_learnt(tmp_path, encoder) -> None:
+    store, stage = make_bank(tmp_path / "bank", encoder, {"plain": {}}), Stage()
+    key = Keys(store).create("default", quotas=Quotas(tasks=3))
+    with running(store, tmp_path / "state", jobs=True, jobs_on=stage) as client:
+        client.headers["Authorization"] = f"Bearer {key}"
+        found = [
+            client.post(f"/v1/tasks/{task}/train", files={"file": ("a.csv", "text,label\na,x\n")})
+            for task in ("a", "b", "c", "b", "plain", "d")
+        ]
+        assert [each.status_code for each in found] == [202, 202, 429, 202, 202, 429]
+        assert client.post("/v1/tasks/e/package", content=b"x").status_code == 429
+
+
+def test_a_job_that_publishes_as_its_task_is_purged_leaves_nothing(tmp_path, encoder) -> None:
+    store = make_bank(tmp_path / "bank", encoder, {"plain": {}})
+
+    class Late(Stage):
+        """In its last steps when it is told to end."""
+
+        def cancel(self, id: str) -> bool:
+            state = store.runs("plain") / id
+            state.mkdir(parents=True)
+            (state / "state.safetensors").write_bytes(b"x")
+            publish(store, encoder, "plain", 9)
+            self.queues[id].put(Event(id, "done", {"task": "plain", "version": 2}))
+            return True
+
+    stage = Late()
+    with running(store, tmp_path / "state", jobs=True, jobs_on=stage) as client:
+        client.post("/v1/tasks/plain/train", files={"file": ("a.csv", "text,label\na,x\n")})
+        stage.next()
+        assert client.delete("/v1/tasks/plain?purge=true").json()["purged"]
+        assert client.get("/v1/tasks/plain").status_code == 404
+    assert not list((tmp_path / "bank").rglob("*.safetensors"))
 
 
 def test_a_package_goes_out_and_comes_in_unchanged(home, tmp_path) -> None:
@@ -144,6 +221,27 @@ def test_a_package_goes_out_and_comes_in_unchanged(home, tmp_path) -> None:
     file.write_bytes(response.content)
     assert read_archive(file).files == store.packed(store.find("plain")).files
     assert not list((tmp_path / "state" / "uploads").iterdir())
+
+
+@pytest.mark.parametrize("wanted", ["bytes=zzz", "bytes=999999999-", "bytes=0-9"])
+def test_a_package_goes_out_whole_and_leaves_nothing_behind(home, wanted, tmp_path) -> None:
+    _, client = home
+    whole = client.get("/v1/tasks/plain/package").content
+    response = client.get("/v1/tasks/plain/package", headers={"Range": wanted})
+    assert (response.status_code, response.content) == (200, whole)
+    assert response.headers["Content-Length"] == str(len(whole))
+    assert not list((tmp_path / "state" / "uploads").iterdir())
+
+
+def test_old_uploads_are_swept_at_the_start(tmp_path, encoder) -> None:
+    store = make_bank(tmp_path / "bank", encoder, {"plain": {}})
+    for name, age in (("old", 2 * 24 * 3600), ("young", 3600)):
+        folder = tmp_path / "state" / "uploads" / name
+        folder.mkdir(parents=True)
+        (folder / "file.csv").write_text("rows")
+        os.utime(folder, (time.time() - age,) * 2)
+    with running(store, tmp_path / "state"):
+        assert [path.name for path in (tmp_path / "state" / "uploads").iterdir()] == ["young"]
 
 
 @pytest.mark.parametrize("way", ["corrupt", "rubbish", "empty", "link", "outside"])

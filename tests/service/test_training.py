@@ -7,10 +7,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
+from adapterbank.errors import TooLarge
 from adapterbank.service.auth import Keys, Quotas
-from adapterbank.service.train_work import work
+from adapterbank.service.train_work import _read, work
+from adapterbank.tasks.room import Room
 from service.conftest import make_bank, running
 
 WORDS = [f"w{c}" for c in "abcdefgh"]
@@ -173,6 +177,14 @@ def test_inspect_shows_what_a_file_holds(home) -> None:
     nothing = client.post("/v1/inspect", files={"file": ("rows.csv", "a,b\n1,2\n")}).json()
     assert nothing["error"]["message"]
     assert nothing["columns"] == ["a", "b"]
+    wide = client.post("/v1/inspect", files={"file": ("rows.csv", "text,label\n".encode("utf-16"))})
+    assert "options.encoding utf-16" in wide.text
+    pairs = client.post(
+        "/v1/inspect",
+        files={"file": ("rows.csv", text)},
+        data={"options": json.dumps({"kind": "pair-classification"})},
+    ).json()
+    assert pairs["error"]["hint"] == "Name both: options.text_column and options.pair_column."
     assert not list((folder / "state" / "uploads").iterdir())
 
 
@@ -238,6 +250,53 @@ def test_a_service_without_jobs_says_so(client) -> None:
     assert "trains no tasks" in response.json()["error"]["message"]
 
 
+def arguments_of(file: str, **changes) -> dict:
+    return {
+        "task": "parity",
+        "files": {"train": file},
+        "reading": {},
+        "learning": {},
+        "rows": 1_000,
+        "max_rows": None,
+        **changes,
+    }
+
+
+def test_reading_stops_where_the_room_ends(tmp_path, monkeypatch) -> None:
+    """A file of a few hundred bytes may unpack to gigabytes."""
+    text = pa.array(["a" * 900_000, "b" * 900_000])
+    codes = pa.array([i % 2 for i in range(400)], pa.int32())
+    columns = {"text": pa.DictionaryArray.from_arrays(codes, text), "label": ["x", "y"] * 200}
+    parquet.write_table(
+        pa.table(columns), tmp_path / "a.parquet", compression="zstd", store_schema=False
+    )
+    (tmp_path / "b.csv").write_text(rows(48))
+    seen = []
+    take = Room.take
+    monkeypatch.setattr(Room, "take", lambda self, *row: (seen.append(1), take(self, *row)))
+    with pytest.raises(TooLarge, match=r"more than 200,000,000 characters"):
+        _read(arguments_of("a.parquet"), tmp_path)
+    assert len(seen) == 223
+    seen.clear()
+    with pytest.raises(TooLarge, match=r"more than 20 rows; 20 at most"):
+        _read(arguments_of("b.csv", rows=20), tmp_path)
+    assert len(seen) == 21
+    both = {"train": "b.csv", "dev": "b.csv"}
+    with pytest.raises(TooLarge, match="more than 60 rows"):
+        _read(arguments_of("b.csv", files=both, rows=60), tmp_path)
+
+
+def test_too_much_memory_is_said_and_not_tried_again(tmp_path, monkeypatch) -> None:
+    parquet.write_table(pa.table({"text": ["a"], "label": ["x"]}), tmp_path / "a.parquet")
+
+    def fail(*_: object) -> None:
+        raise pa.ArrowMemoryError("malloc of size 1 failed")
+
+    monkeypatch.setattr(parquet.ParquetFile, "iter_batches", fail)
+    with pytest.raises(TooLarge, match=r"took more than 2\.1 GB of memory"):
+        _read(arguments_of("a.parquet"), tmp_path)
+
+
 def test_a_job_that_is_run_twice_publishes_once(tmp_path, encoder) -> None:
     store = make_bank(tmp_path / "bank", encoder, {"plain": {}})
     folder = tmp_path / "job"
@@ -247,6 +306,7 @@ def test_a_job_that_is_run_twice_publishes_once(tmp_path, encoder) -> None:
         "bank": str(tmp_path / "bank"),
         "base": None,
         "task": "acme/parity",
+        "job": "job",
         "folder": str(folder),
         "files": {"train": "train.csv"},
         "reading": {},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
 import resource
@@ -30,7 +31,12 @@ from adapterbank.model.methods import Method, apply_method
 from adapterbank.store import manifest as manifest_module
 from adapterbank.store import weights as weights_module
 from adapterbank.store.manifest import Manifest, MethodRecord
-from adapterbank.store.package import read_manifest, read_package, write_package
+from adapterbank.store.package import (
+    read_manifest,
+    read_package,
+    unpack_manifest,
+    write_package,
+)
 from adapterbank.store.sealed import seal, unseal
 from adapterbank.store.weights import (
     MAX_HEADER,
@@ -97,6 +103,23 @@ def test_the_weights_are_a_common_safetensors_file(folder: Path) -> None:
     assert names == sorted(tensors())
 
 
+@pytest.mark.parametrize(("labels", "times"), [(2, 1), (400, 2)])
+def test_small_manifests_are_decoded_once(labels: int, times: int, monkeypatch: Any) -> None:
+    """Large ones, each time: they would fill the memory."""
+    made = manifest(labels=tuple(f"{i:0500}" for i in range(labels)), positive="")
+    raw = replace(made, weights_sha256="c" * 64, weights_bytes=1).to_json()
+    decoded, real = [], manifest_module.decode
+
+    def decode(kind: Any, *rest: Any) -> Any:
+        decoded.append(kind)
+        return real(kind, *rest)
+
+    monkeypatch.setattr(manifest_module, "decode", decode)
+    for _ in range(2):
+        unpack_manifest(lambda _: io.BytesIO(raw), hashlib.sha256(raw).hexdigest())
+    assert decoded == [Manifest] * times
+
+
 def test_other_types_and_layouts_are_stored_as_plain_floats(tmp_path: Path) -> None:
     given_tensors = tensors()
     whole = torch.randn(D, 2, dtype=torch.bfloat16, requires_grad=True)
@@ -106,6 +129,9 @@ def test_other_types_and_layouts_are_stored_as_plain_floats(tmp_path: Path) -> N
     found = read_package(tmp_path / "3").tensors
     assert found["head.weight"].equal(whole.detach().t().float())
     assert found["head.bias"].equal(found["layer.0.output.down.bias"])
+
+
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats(-1e9, 1e9)
 
 
 @settings(max_examples=30, deadline=None)
@@ -119,10 +145,7 @@ def test_other_types_and_layouts_are_stored_as_plain_floats(tmp_path: Path) -> N
     layers=st.none() | st.lists(st.integers(0, 99), min_size=1).map(tuple),
     recipe=st.dictionaries(
         st.text(st.characters(exclude_categories=["Cs"])),
-        st.recursive(
-            st.none() | st.booleans() | st.integers() | st.floats(-1e9, 1e9),
-            lambda inner: st.lists(inner) | st.dictionaries(st.text("xyz"), inner),
-        ),
+        PLAIN | st.lists(PLAIN | st.dictionaries(st.text("xyz"), PLAIN | st.lists(PLAIN))),
     ),
 )
 def test_any_manifest_comes_back(labels: Any, scores: Any, layers: Any, recipe: Any) -> None:
@@ -471,6 +494,11 @@ WRONG_VALUES: list[tuple[str, Any, str]] = [
     ("pooling", ["mean"], r"manifest.pooling is \['mean'\]"),
     ("max_length", 0, "max_length, parameters.trained and method.top_k count from 1"),
     ("recipe", None, "manifest.recipe is None, and must be an object"),
+    ("recipe", {"x": [{}] * 1_000}, "recipe holds more than 1,000 values"),
+    ("recipe", {"x": [[[[]]]]}, "or nests them deeper than 4"),
+    ("software", {str(i): "1" for i in range(1_000)}, "software holds more than 1,000 values"),
+    ("statistics", {"x": [0] * 1_000}, "statistics holds more than 1,000 values"),
+    ("probes", [PROBE | {"tokens": [1] * 50_000}], "it holds more than 50,000 values"),
     ("data", DATA | {"rows": {"train": -1}}, "data has a negative number of rows, or"),
     ("data", DATA | {"balance": {"no": -1}}, "data has a negative number of rows, or"),
     ("data", DATA | {"balance": {"perhaps": 1}}, "names what is not one of the labels"),

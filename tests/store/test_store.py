@@ -505,7 +505,70 @@ def test_a_rollback_that_loses_a_race_is_made_on_top(store: Store, monkeypatch: 
     assert [each.version for each in store.record("spam").versions] == [1, 2, 3]
 
 
+def test_what_is_published_as_the_task_is_purged_is_kept(store: Store, url: str) -> None:
+    """Between its package and its record, and between the purge's record and its deletions."""
+    put(store)
+    put(store, seed=1)
+    other = Store.open(url)
+    add_folder, remove = other.files.add_folder, store.files.remove
+
+    def purged_after(*content: Any) -> None:
+        other.files.add_folder = add_folder
+        add_folder(*content)
+        store.remove("spam", purge=True)
+        store.collect(older_than=0)
+
+    other.files.add_folder = purged_after
+    assert put(other, seed=2) == 3
+    assert mark(Store.open(url)) == 2
+
+    def published_before(path: str) -> None:
+        store.files.remove = remove
+        put(other, seed=3)
+        remove(path)
+
+    store.files.remove = published_before
+    store.remove("spam", purge=True)
+    assert mark(Store.open(url)) == 3
+    assert len(store.files.names("tasks/default/spam/packages")) == 1
+
+
+def test_a_slow_writer_does_not_write_into_the_past(store: Store, url: str) -> None:
+    put(store)
+    other = Store.open(url)
+    create = other.files.create
+
+    def late(path: str, content: bytes) -> bool:
+        other.files.create = create
+        put(store, seed=1)
+        put(store, seed=2)
+        store.collect()
+        return create(path, content)
+
+    other.files.create = late
+    assert put(other, seed=3) == 4
+    assert mark(Store.open(url), "spam@4") == 3
+
+
 # --- what nobody needs
+
+
+def test_purge_deletes_what_was_collected_just_before(store: Store) -> None:
+    for seed in range(3):
+        put(store, seed=seed)
+    assert store.collect(keep=1) == 0  # young, and nobody names it any more
+    assert len(store.files.names("tasks/default/spam/packages")) == 3
+    store.remove("spam", purge=True)
+    assert store.files.names("tasks/default/spam/packages") == []
+
+
+def test_collect_deletes_old_versions_wherever_the_bank_is(store: Store) -> None:
+    for seed in range(3):
+        put(store, seed=seed)
+    assert store.collect(keep=1, older_than=0) == 2
+    assert store.files.names("tasks/default/spam/packages") == [store.find("spam").version.package]
+    assert len(store.files.names("tasks/default/spam/records")) == 1
+    assert mark(store) == 2
 
 
 def test_collect_keeps_what_is_named_or_young(local: Store, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from adapterbank.errors import PackageError, TaskNotFound
+from adapterbank.errors import BankError, PackageError, TaskNotFound
 from adapterbank.store.files import open_files
 from adapterbank.store.store import Store
 from store.samples import BASE, manifest, tensors
@@ -60,6 +60,25 @@ def test_of_many_that_create_one_wins(url) -> None:
         thread.join()
     (winner,) = won
     assert open_files(url).read("records/1.json", 100) == str(winner).encode()
+
+
+@pytest.mark.parametrize("failed", [TimeoutError(), OSError(5, "Input/output error")])
+def test_a_store_that_cannot_be_reached_is_said(url, monkeypatch, failed) -> None:
+    store = Store.create(url, BASE)
+    put(store)
+
+    def fail(*_: object, **__: object) -> None:
+        raise failed
+
+    for name in ("ls", "modified", "cat_file"):
+        monkeypatch.setattr(store.files._system, name, fail)
+    for act in (
+        lambda: store.files.names("tasks"),
+        lambda: store.files.age("bank.json"),
+        lambda: store.files.open("bank.json"),
+    ):
+        with pytest.raises(BankError, match=r"cannot be read: \w"):
+            act()
 
 
 def test_two_publishers_at_once_lose_nothing(url) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from adapterbank.cli.options import BankOption, TaskName
+
+if TYPE_CHECKING:
+    from adapterbank.store.store import Store
 
 LISTED = 20  # versions that gc names
 
@@ -16,6 +21,14 @@ def remove(
     purge: Annotated[
         bool, typer.Option("--purge", help="Delete its bytes too: there is no way back.")
     ] = False,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where a service keeps jobs and uploads, which --purge deletes too.",
+            show_default="<bank>/.service",
+        ),
+    ] = None,
     bank: BankOption = "bank",
 ) -> None:
     """Take a task out of the bank. Without --purge, rollback brings it back.
@@ -30,12 +43,33 @@ def remove(
 
     store = Store.open(bank)
     if purge:
-        store.remove(task, purge=True)
+        _purge(store, task, state or store.local / ".service")
         print(f"{task} is removed, and its bytes are deleted.")
         return
     current = store.find(task).version.version
     store.remove(task)
     print(f"{task} is removed. To bring it back: adapterbank rollback {task} {current}")
+
+
+def _purge(store: Store, task: str, state: Path) -> None:
+    """Delete everything of a task that can be reached from here, and say what cannot."""
+    from adapterbank.errors import BankError, TaskNotFound
+    from adapterbank.store.names import split_name
+
+    kept = False
+    if state.is_dir():
+        from adapterbank.service.kept import purge_kept
+
+        try:
+            kept = purge_kept(state, *split_name(task))
+        except BankError as error:
+            print(f"note: {error}", file=sys.stderr)
+    try:
+        store.remove(task, purge=True)
+    except TaskNotFound:  # rows were sent, and nothing of them was published
+        if not kept:
+            raise
+        store.forget_runs(task)
 
 
 def gc(

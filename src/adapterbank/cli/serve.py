@@ -84,5 +84,8 @@ def serve(
         loopback=is_loopback(host),
     )
     service = Service(engine, settings)
-    print(f"The console is at http://{host}:{port}/ as soon as it is ready.", file=sys.stderr)
-    run(service, host, port)
+
+    def announce(url: str) -> None:
+        print(f"The console is at {url} as soon as it is ready.", file=sys.stderr)
+
+    run(service, host, port, announce)

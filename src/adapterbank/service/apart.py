@@ -9,6 +9,7 @@ from __future__ import annotations
 import resource
 import secrets
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from adapterbank.errors import AdapterBankError, Busy, DataError, ServiceError
 SECONDS = 120.0
 AT_ONCE = 2
 WAITING = 16
+PLACES = AT_ONCE + WAITING
 
 
 class Apart:
@@ -29,18 +31,32 @@ class Apart:
 
     def __init__(self) -> None:
         self._compute = LocalCompute(processes=1, threads=1, nice=5)
-        self._room = threading.BoundedSemaphore(AT_ONCE)
-        self._queue = threading.BoundedSemaphore(AT_ONCE + WAITING)
+        self._changed = threading.Condition()
+        self._waiting: Counter[str] = Counter()  # by tenant, as the next
+        self._running: Counter[str] = Counter()
 
-    def call(self, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """What the module's `work` returns. Its errors are raised here as they were there."""
-        if not self._queue.acquire(blocking=False):
-            raise Busy("Too many files are being looked at.", "Try again in a moment.")
+    def call(self, module: str, arguments: dict[str, Any], tenant: str = "") -> dict[str, Any]:
+        """What the module's `work` returns. Its errors are raised here as they were there. A tenant
+        has half of the places at most, and others' files do not wait for all of its own."""
+        with self._changed:
+            places = self._waiting + self._running
+            if places.total() >= PLACES or places[tenant] >= PLACES // 2:
+                raise Busy("Too many files are being looked at.", "Try again in a moment.")
+            self._waiting[tenant] += 1
+            self._changed.wait_for(lambda: self._may_run(tenant))
+            self._waiting[tenant] -= 1
+            self._running[tenant] += 1
         try:
-            with self._room:
-                return self._call(module, arguments)
+            return self._call(module, arguments)
         finally:
-            self._queue.release()
+            with self._changed:
+                self._running[tenant] -= 1
+                self._changed.notify_all()
+
+    def _may_run(self, tenant: str) -> bool:
+        others = any(count for each, count in self._waiting.items() if each != tenant)
+        most = AT_ONCE // 2 if others else AT_ONCE
+        return self._running.total() < AT_ONCE and self._running[tenant] < most
 
     def _call(self, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
         id = secrets.token_hex(8)

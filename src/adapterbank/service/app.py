@@ -20,12 +20,15 @@ from starlette.staticfiles import StaticFiles
 from adapterbank.errors import AdapterBankError
 from adapterbank.service.answers import failure, refusal
 from adapterbank.service.gate import Gate
+from adapterbank.service.limits import IN_FLIGHT, BodyLate
 from adapterbank.service.routes import answers, health, packages, tasks, training
 from adapterbank.service.schemas import BODIES
 from adapterbank.service.service import Service
 
 CONSOLE = Path(__file__).parent / "console"
-THREADS = 64  # that wait for tasks to load and for disks; batches have a thread of their own
+# That wait for tasks to load and for disks: more than one tenant's requests. Batches have a thread
+# of their own.
+THREADS = IN_FLIGHT + 64
 
 
 def make_app(service: Service) -> FastAPI:
@@ -97,8 +100,8 @@ def _handle_errors(app: FastAPI) -> None:
         del request
         return failure(error)
 
-    @app.exception_handler(TimeoutError)
-    async def late(request: Request, error: TimeoutError) -> Response:
+    @app.exception_handler(BodyLate)
+    async def late(request: Request, error: BodyLate) -> Response:
         del request, error
         return refusal(408, "The body took too long to arrive.")
 

@@ -1,4 +1,4 @@
-"""What every request passes: its id, its key, its tenant's rate; and what is written down of it."""
+"""What every request passes: its id, its key, what its tenant may; and what is written down."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adapterbank.errors import AdapterBankError, Forbidden
-from adapterbank.service.answers import failure, refusal
+from adapterbank.service.answers import REQUEST, failure, refusal
 from adapterbank.service.auth import ANYONE, Caller, Keys
-from adapterbank.service.limits import Rates
+from adapterbank.service.limits import IN_FLIGHT, AtOnce, Rates
 from adapterbank.service.metrics import Metrics
 
 OPEN = re.compile(r"/|/healthz|/readyz|/console/.*")
@@ -45,7 +45,7 @@ class Gate:
 
     def __init__(self, app: ASGIApp, keys: Keys, metrics: Metrics, *, loopback: bool) -> None:
         self.app, self.keys, self.metrics, self.loopback = app, keys, metrics, loopback
-        self.rates = Rates()
+        self.rates, self.in_flight = Rates(), AtOnce(IN_FLIGHT, "requests")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -53,6 +53,7 @@ class Gate:
             return
         began = time.perf_counter()
         id, status, started = secrets.token_hex(8), 500, False
+        REQUEST.set(id)
         state: MutableMapping[str, Any] = scope.setdefault("state", {})
 
         async def send_on(message: Message) -> None:
@@ -66,10 +67,13 @@ class Gate:
             await send(message)
 
         try:
-            if not OPEN.fullmatch(scope["path"]):
-                state["caller"] = await self._caller(Headers(scope=scope))
-                self.rates.take(state["caller"])
-            await self.app(scope, receive, send_on)
+            if OPEN.fullmatch(scope["path"]):
+                await self.app(scope, receive, send_on)
+            else:
+                caller = state["caller"] = await self._caller(Headers(scope=scope))
+                self.rates.take(caller)
+                with self.in_flight.place(caller.tenant):
+                    await self.app(scope, receive, send_on)
         except AdapterBankError as error:  # of the gate itself: routes have handlers
             if not started:
                 await failure(error)(scope, receive, send_on)

@@ -101,10 +101,11 @@ class JobTable:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
+                self._connection.execute("COMMIT")
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                if self._connection.in_transaction:  # a full disk ends it by itself
+                    self._connection.execute("ROLLBACK")
                 raise
-            self._connection.execute("COMMIT")
 
     def _rows(self, query: str, *values: Any) -> list[sqlite3.Row]:
         with self._lock:
@@ -133,6 +134,11 @@ class JobTable:
         """How many of a tenant's jobs are not over."""
         query = "SELECT count(*) FROM jobs WHERE tenant = ? AND state IN ('queued', 'running')"
         return int(self._rows(query, tenant)[0][0])
+
+    def unfinished(self, tenant: str) -> set[str]:
+        """The tasks of a tenant's jobs that are not over."""
+        query = "SELECT DISTINCT task FROM jobs WHERE tenant = ? AND state IN ('queued', 'running')"
+        return {str(row["task"]) for row in self._rows(query, tenant)}
 
     def counts(self) -> dict[State, int]:
         """How many jobs are in each state."""
@@ -176,7 +182,7 @@ class JobTable:
                 "started = coalesce(started, ?) WHERE id = ?",
                 (time.time(), chosen["id"]),
             )
-        return self.get(chosen["id"])
+            return self.get(chosen["id"])  # or it is not taken
 
     def put_back(self, id: str, *, uncounted: bool = False) -> None:
         """Let a running job wait again; `uncounted` if it was not its own fault."""

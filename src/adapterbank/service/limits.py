@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from starlette.requests import Request
 
@@ -20,6 +23,8 @@ UPLOAD_SECONDS = 900.0
 ANSWER_SECONDS = 30.0
 BURST_SECONDS = 2.0  # of a tenant's rate, at once
 MOST_TENANTS = 100_000  # whose rates are remembered
+IN_FLIGHT = 128  # requests of a tenant at once
+STREAMS = 32  # of them, that follow jobs
 
 
 class Rates:
@@ -42,6 +47,61 @@ class Rates:
             raise Busy(
                 f"More than {rate:g} requests a second.", "Send fewer, with more texts in each."
             )
+
+
+class BodyLate(Exception):
+    """A body that takes too long to arrive."""
+
+
+@asynccontextmanager
+async def arriving(seconds: float) -> AsyncIterator[None]:
+    """Within this block a body has so long to arrive. Other things that take too long in it are
+    not its fault."""
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            yield
+    except TimeoutError as error:
+        if limit.expired():
+            raise BodyLate from error
+        raise
+
+
+class AtOnce:
+    """How much each tenant has under way, and how much it may. For one thread."""
+
+    def __init__(self, most: int, what: str) -> None:
+        self.most, self.what = most, what
+        self._counts: Counter[str] = Counter()
+
+    def check(self, tenant: str) -> None:
+        """Busy if the tenant has as much as it may."""
+        if self._counts[tenant] >= self.most:
+            raise Busy(
+                f"{self.most} {self.what} at once are all that is allowed.",
+                "Wait for some of them to end.",
+            )
+
+    @contextmanager
+    def place(self, tenant: str) -> Iterator[None]:
+        """One more, within this block."""
+        self.check(tenant)
+        self._counts[tenant] += 1
+        try:
+            yield
+        finally:
+            self._counts[tenant] -= 1
+            if not self._counts[tenant]:
+                del self._counts[tenant]
+
+
+def check_tasks(caller: Caller, task: str, names: Collection[str]) -> None:
+    """Refuse a task beyond those that a tenant has, if these are all it may have."""
+    if task not in names and len(names) >= caller.quotas.tasks:
+        raise Busy(
+            f"{caller.quotas.tasks} tasks are all that is allowed, with those that are being "
+            "learnt.",
+            "Remove one first.",
+        )
 
 
 async def body_of(request: Request, limit: int) -> bytes:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import logging
+import os
 import signal
+import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
@@ -43,18 +47,27 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def serve(service: Service, host: str, port: int) -> None:
-    """Answer until told to stop by SIGTERM or Ctrl-C."""
+def serve(
+    service: Service, host: str, port: int, announce: Callable[[str], None] = lambda _: None
+) -> None:
+    """Answer until told to stop by SIGTERM or Ctrl-C. `announce` is called with the URL once it is
+    clear that neither the port nor the jobs are another's."""
     if not service.settings.loopback and not service.keys.any():
         raise ConfigError(
             f"Without keys the service listens on this machine alone, and {host} is more.",
             "Make a key first: adapterbank keys create TENANT; or leave --host out.",
         )
-    configure_logs()
-    config = uvicorn.Config(
+    with ExitStack() as closing:
+        sockets = [closing.enter_context(each) for each in bind(host, port)]
+        service.open_jobs()
+        announce(f"http://{host}:{sockets[0].getsockname()[1]}/")
+        configure_logs()
+        Server(_configured(service), service).run(sockets)
+
+
+def _configured(service: Service) -> uvicorn.Config:
+    return uvicorn.Config(
         make_app(service),
-        host=host,
-        port=port,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -62,7 +75,48 @@ def serve(service: Service, host: str, port: int) -> None:
         limit_concurrency=2_000,
         h11_max_incomplete_event_size=64 * 2**10,
     )
-    Server(config, service).run()
+
+
+def bind(host: str, port: int) -> list[socket.socket]:
+    """The sockets of an address, which do not listen yet. Of several addresses of a
+    name, one that this machine lacks (localhost's ::1, perhaps) is left out."""
+    found: list[socket.socket] = []
+    missing: OSError | None = None
+    try:
+        for family, _, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            chosen = port or (found[0].getsockname()[1] if found else 0)
+            try:
+                found.append(_bound(family, (address[0], chosen, *address[2:])))
+            except OSError as error:
+                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    raise
+                missing = error
+        if missing is not None and not found:
+            raise missing
+    except OSError as error:
+        for made in found:
+            made.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(f"Port {port} is in use.", "Choose another with --port.") from error
+        raise ConfigError(
+            f"The service cannot listen on {host}, port {port}: {error.strerror}.",
+            "Choose others with --host and --port.",
+        ) from error
+    return found
+
+
+def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if os.name == "posix":  # elsewhere it would let two have the port
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+    except OSError:
+        made.close()
+        raise
+    return made
 
 
 def is_loopback(host: str) -> bool:

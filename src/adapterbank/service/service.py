@@ -6,22 +6,27 @@ import asyncio
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from starlette.concurrency import run_in_threadpool
 
 from adapterbank.compute.local import LocalCompute
 from adapterbank.compute.protocol import Compute
 from adapterbank.errors import AdapterBankError, Busy, ServiceError, TaskNotFound
+from adapterbank.service.answers import note
 from adapterbank.service.apart import Apart
 from adapterbank.service.auth import Caller, Keys
-from adapterbank.service.limits import ANSWER_SECONDS
+from adapterbank.service.limits import ANSWER_SECONDS, STREAMS, AtOnce, check_tasks
+from adapterbank.service.manifests import Manifests
 from adapterbank.service.metrics import Metrics
 from adapterbank.service.runner import Jobs, full_name
+from adapterbank.service.uploads import sweep
 from adapterbank.serving.batcher import Answered, Batcher
 from adapterbank.serving.engine import Engine
 from adapterbank.serving.which_task import Route, Router
@@ -30,6 +35,10 @@ from adapterbank.store.store import TaskInfo
 from adapterbank.tasks.predictions import Prediction
 
 NICE = 10
+TURNS = 4  # mixed requests of a tenant whose many names are looked up at once
+
+
+WHOLE = (Busy, ServiceError)  # a matter of the whole request: it may be sent again
 
 
 @dataclass(frozen=True)
@@ -62,25 +71,34 @@ class Service:
         settings.state.mkdir(parents=True, exist_ok=True)
         self.uploads = settings.state / "uploads"
         self.uploads.mkdir(exist_ok=True)
+        sweep(self.uploads)
         self.closing = False
+        self.streams = AtOnce(STREAMS, "streams of events")
+        self._turns: defaultdict[str, CapacityLimiter] = defaultdict(lambda: CapacityLimiter(TURNS))
         self._hearing: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.manifest = lru_cache(maxsize=4096)(self.store.manifest)
+        self.manifest = Manifests(self.store.manifest)
+
+    def open_jobs(self) -> None:
+        """Take the jobs, if they are wanted and no other service has them, and go on with them."""
+        settings = self.settings
+        if not settings.jobs or self.jobs is not None:
+            return
+        self.jobs = Jobs(
+            settings.state,
+            self.store.files.url,
+            settings.base,
+            at_once=settings.jobs_at_once,
+            compute=settings.jobs_on
+            or LocalCompute(settings.jobs_at_once, settings.job_threads, settings.job_nice),
+            runs=self.store.runs,
+        )
+        self.jobs.watch(self._heard)
+        self.metrics.watch_jobs(self.jobs.table.counts)
 
     def start(self) -> None:
         """Open the engine, which takes a moment, and go on with the jobs."""
-        settings = self.settings
-        if settings.jobs:
-            self.jobs = Jobs(
-                settings.state,
-                self.store.files.url,
-                settings.base,
-                at_once=settings.jobs_at_once,
-                compute=settings.jobs_on
-                or LocalCompute(settings.jobs_at_once, settings.job_threads, settings.job_nice),
-            )
-            self.jobs.watch(self._heard)
-            self.metrics.watch_jobs(self.jobs.table.counts)
+        self.open_jobs()
         self.batcher = Batcher(self.engine, watch=self.metrics.see_batch)
         self.router = Router(self.engine)
         self.metrics.watch_engine(self.engine, lambda: self.batcher.waiting)
@@ -93,6 +111,11 @@ class Service:
         if self.jobs is not None:
             self.jobs.close()
         self.batcher.close()
+
+    @property
+    def able(self) -> bool:
+        """Whether it can answer, and train if that is its task."""
+        return self.ready.is_set() and (self.jobs is None or self.jobs.alive)
 
     @property
     def place(self) -> dict[str, str | None]:
@@ -116,9 +139,9 @@ class Service:
 
     def _heard(self, job: str) -> None:
         """From any thread."""
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._tell, job)
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it is closed: nobody follows any more
+                self._loop.call_soon_threadsafe(self._tell, job)
 
     def _tell(self, job: str) -> None:
         for event in self._hearing.get(job, ()):
@@ -146,47 +169,75 @@ class Service:
         """A task of the bank; what its package says is read once."""
         return self.store.info(reference, self.manifest)
 
+    def names(self, caller: Caller) -> set[str]:
+        """A tenant's tasks without its name, and those that are being learnt."""
+        learnt = set() if self.jobs is None else self.jobs.table.unfinished(caller.tenant)
+        return learnt | {short(name) for name in self.store.tasks(caller.tenant)}
+
     def check_room(self, caller: Caller, task: str) -> None:
         """Refuse a new task of a tenant that has enough."""
-        names = list(self.store.tasks(caller.tenant))
-        if full_name(caller.tenant, task) not in names and len(names) >= caller.quotas.tasks:
-            raise Busy(f"{caller.quotas.tasks} tasks are all that is allowed.", "Remove one first.")
+        check_tasks(caller, task, self.names(caller))
+
+    def purge(self, caller: Caller, task: str) -> None:
+        """Delete everything of a task: its jobs first, so that none publishes it once more."""
+        name = full_name(caller.tenant, task)
+        known = self.jobs is not None and self.jobs.purge(caller.tenant, task)
+        try:
+            self.store.remove(name, purge=True)
+        except TaskNotFound:  # its rows may have come and nothing of them been published
+            if not known:
+                raise
+            self.store.forget_runs(name)
 
     # --- answers
 
     async def ask(self, caller: Caller, task: str | None, inputs: Sequence[Any]) -> Answered:
         """Answers for inputs of one task, whatever else runs beside them."""
-        if not self.ready.is_set():
-            raise ServiceError("The service is not ready.", "Try again in a moment.")
-        reference = None if task is None else self.reference(caller, task)
-        future = await run_in_threadpool(
-            self.batcher.submit, reference, inputs, tenant=caller.tenant, seconds=ANSWER_SECONDS
-        )
+        self._check_ready()
+        future = await run_in_threadpool(self._submit, caller, task, inputs)
         self.metrics.see_texts(caller.tenant, len(inputs))
         return await asyncio.wrap_future(future)
+
+    def _check_ready(self) -> None:
+        if not self.ready.is_set():
+            raise ServiceError("The service is not ready.", "Try again in a moment.")
+
+    def _submit(self, caller: Caller, task: str | None, inputs: Sequence[Any]) -> Future[Answered]:
+        reference = None if task is None else self.reference(caller, task)
+        return self.batcher.submit(reference, inputs, tenant=caller.tenant, seconds=ANSWER_SECONDS)
 
     async def ask_mixed(
         self, caller: Caller, inputs: Sequence[tuple[str | None, Any]]
     ) -> list[Prediction]:
         """Answers for inputs of any tasks; what goes wrong with a task is its rows' alone."""
+        self._check_ready()
         by_task: dict[str | None, list[int]] = {}
         for i, (task, _) in enumerate(inputs):
             by_task.setdefault(task, []).append(i)
 
-        async def some(task: str | None, rows: list[int]) -> list[Prediction]:
-            try:
-                return (await self.ask(caller, task, [inputs[i][1] for i in rows])).predictions
-            except (Busy, ServiceError):  # a matter of the whole request: it may be sent again
-                raise
-            except AdapterBankError as error:
-                return [Prediction(error=error)] * len(rows)
+        futures: list[Future[Answered]] = []
 
-        found = await asyncio.gather(*(some(task, rows) for task, rows in by_task.items()))
-        answers = {
-            i: each
-            for rows, predictions in zip(by_task.values(), found, strict=True)
-            for i, each in zip(rows, predictions, strict=True)
-        }
+        def submit() -> None:  # all of it in one turn: names cost something, known or not
+            for task, rows in by_task.items():
+                try:
+                    future = self._submit(caller, task, [inputs[i][1] for i in rows])
+                except AdapterBankError as error:
+                    if isinstance(error, WHOLE):
+                        raise
+                    future = Future()
+                    future.set_exception(error)
+                futures.append(future)
+
+        answers: dict[int, Prediction] = {}
+        try:
+            await run_sync(submit, limiter=self._turns[caller.tenant])
+            self.metrics.see_texts(caller.tenant, len(inputs))
+            for future, rows in zip(futures, by_task.values(), strict=True):
+                found = await _predictions(future, len(rows))
+                answers |= zip(rows, found, strict=True)
+        finally:
+            for future in futures:
+                future.cancel()  # those that nobody waits for any more
         return [answers[i] for i in range(len(inputs))]
 
     async def route(
@@ -200,6 +251,17 @@ class Service:
             return self.router.among(inputs, answered.predictions, names, most)
 
         return await run_in_threadpool(find)
+
+
+async def _predictions(future: Future[Answered], inputs: int) -> list[Prediction]:
+    """Answers of one task; an error that is not the whole request's in place of each."""
+    try:
+        return (await asyncio.wrap_future(future)).predictions
+    except WHOLE:
+        raise
+    except AdapterBankError as error:
+        note(error)
+        return [Prediction(error=error)] * inputs
 
 
 def short(task: str) -> str:

@@ -22,10 +22,12 @@ from adapterbank.compute.records import write_record
 from adapterbank.errors import TooLarge
 from adapterbank.learn import Compared, Event, Learnt, Plan, Resumed
 from adapterbank.learn import preload as preload  # before a unit is forked
+from adapterbank.service.apart import bounded_memory
 from adapterbank.store.package import pack
 from adapterbank.tasks.limit import limited
 from adapterbank.tasks.load import load_task
 from adapterbank.tasks.report import DataReport
+from adapterbank.tasks.room import Room
 from adapterbank.tasks.task import Task
 from adapterbank.training.baselines import Baseline
 from adapterbank.training.judge import Rounded, Warned
@@ -34,11 +36,14 @@ from adapterbank.training.loop import Epoch, Step
 Emit = Callable[[dict[str, Any]], None]
 PUBLISHED = "published.json"
 STEPS_TOLD = 400  # of a run, about
+MEMORY = 2 * 2**30  # for reading an upload, and so much more for each byte of a large one
+MEMORY_A_BYTE = 10
+CHARACTERS = 200_000_000  # or as many as the upload has bytes
 
 
 def work(arguments: dict[str, Any], emit: Emit) -> dict[str, Any]:
-    """Learn and publish. Arguments: `bank`, `base`, `task`, `folder` (of the job), `files` in it by
-    split, `reading`, `learning`, `even_if_worse`, `rows` (at most) and `max_rows`."""
+    """Learn and publish. Arguments: `bank`, `base`, `task`, `job` (its id), `folder` (of the job),
+    `files` in it by split, `reading`, `learning`, `even_if_worse`, `rows` (at most), `max_rows`."""
     folder, name = Path(arguments["folder"]), str(arguments["task"])
     with _alone(folder):
         bank = Bank.open(arguments["bank"], arguments["base"], create=False)
@@ -46,7 +51,9 @@ def work(arguments: dict[str, Any], emit: Emit) -> dict[str, Any]:
             return known
         task = _read(arguments, folder)
         teller = Teller(emit, task.metric)
-        events = bank.learning(name, task, resume=True, **arguments["learning"])
+        # A folder of its own, so that the service can delete it whatever becomes of the job.
+        runs = bank.store.runs(name) / arguments["job"]
+        events = bank.learning(name, task, resume=True, runs=runs, **arguments["learning"])
         learnt = None
         for event in events:
             teller.tell(event)
@@ -91,17 +98,27 @@ def _keep(path: Path, record: dict[str, Any]) -> None:
 
 
 def _read(arguments: dict[str, Any], folder: Path) -> Task:
-    """The task of the uploaded files."""
+    """The task of the uploaded files, read within bounds: a small one may unpack to gigabytes."""
     files = {split: folder / name for split, name in arguments["files"].items()}
     seed = int(arguments["learning"].get("seed") or 0)
-    task = load_task(
-        str(arguments["task"]),
-        files["train"],
-        dev=files.get("dev"),
-        test=files.get("test"),
-        seed=seed,
-        **arguments["reading"],
-    )
+    size = sum(file.stat().st_size for file in files.values())
+    memory = MEMORY + MEMORY_A_BYTE * size
+    try:
+        with bounded_memory(memory):
+            task = load_task(
+                str(arguments["task"]),
+                files["train"],
+                dev=files.get("dev"),
+                test=files.get("test"),
+                seed=seed,
+                room=Room(arguments["rows"], max(CHARACTERS, size)),
+                **arguments["reading"],
+            )
+    except MemoryError:
+        raise TooLarge(
+            f"Reading the rows took more than {memory / 1e9:.1f} GB of memory.",
+            "Send fewer rows, or shorter texts.",
+        ) from None
     rows = len(task.train) + len(task.dev) + len(task.test)
     if rows > arguments["rows"]:
         raise TooLarge(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
+import time
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -18,11 +18,12 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from adapterbank.errors import DataError
-from adapterbank.service.limits import OPTIONS_BYTES, UPLOAD_SECONDS, bounded, too_large
+from adapterbank.service.limits import OPTIONS_BYTES, UPLOAD_SECONDS, arriving, bounded, too_large
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".json")
 FORM = "multipart/form-data"
 OVERHEAD = 2**20  # of a form, beside its files
+LEFT_SECONDS = 24 * 3600.0  # by then nobody is sending it any more
 
 
 @dataclass
@@ -55,9 +56,18 @@ async def save_form(
     return found
 
 
+def sweep(folder: Path) -> None:
+    """Delete what a service that died was being sent. What is young may be another service's, which
+    uses the same folder."""
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):  # theirs, and gone
+            if time.time() - path.stat().st_mtime > LEFT_SECONDS:
+                shutil.rmtree(path, ignore_errors=True)
+
+
 async def save_body(request: Request, file: Path, limit: int) -> None:
     """Save a body as it is."""
-    async with asyncio.timeout(UPLOAD_SECONDS):
+    async with arriving(UPLOAD_SECONDS):
         with file.open("wb") as out:
             async for piece in bounded(request, limit):
                 out.write(piece)
@@ -85,7 +95,7 @@ async def _form(request: Request, limit: int, files: int, texts: int) -> AsyncIt
     counted = Request(request.scope, receive)
     try:
         async with (
-            asyncio.timeout(UPLOAD_SECONDS),
+            arriving(UPLOAD_SECONDS),
             counted.form(
                 max_files=files, max_fields=max(1, texts), max_part_size=OPTIONS_BYTES
             ) as form,

@@ -147,11 +147,12 @@ class LocalFiles:
         return folder / secrets.token_hex(8)
 
     def names(self, path: str) -> list[str]:
-        try:
-            names = (each.name for each in (self.local / path).iterdir())
-            return sorted(name for name in names if name[0] != ".")
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+        with _explained(self.url, "read"):
+            try:
+                names = (each.name for each in (self.local / path).iterdir())
+                return sorted(name for name in names if name[0] != ".")
+            except (FileNotFoundError, NotADirectoryError):
+                return []
 
     def remove(self, path: str) -> None:
         target = self.local / path
@@ -194,12 +195,12 @@ class RemoteFiles:
         return f"{self._root}/{path}" if path else self._root
 
     def read(self, path: str, limit: int) -> bytes:
-        with _explained(self.url):
+        with _explained(self.url, "read"):
             content: bytes = self._system.cat_file(self._at(path), start=0, end=limit)
             return content
 
     def open(self, path: str) -> BufferedIOBase:
-        with _explained(self.url):
+        with _explained(self.url, "read"):
             return io.BytesIO(self._system.cat_file(self._at(path)))
 
     def create(self, path: str, content: bytes) -> bool:
@@ -221,10 +222,11 @@ class RemoteFiles:
 
     def names(self, path: str) -> list[str]:
         self._system.invalidate_cache(self._at(path))
-        try:
-            found: list[str] = self._system.ls(self._at(path), detail=False)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+        with _explained(self.url, "read"):
+            try:
+                found: list[str] = self._system.ls(self._at(path), detail=False)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
         names = {name.rstrip("/").rpartition("/")[2] for name in found}
         return sorted(name for name in names if name and name[0] != ".")
 
@@ -233,26 +235,36 @@ class RemoteFiles:
             self._system.rm(self._at(path), recursive=True)
 
     def age(self, path: str) -> float:
-        found: Any = self._system.modified(self._at(path))
-        return time.time() - float(found.timestamp())
+        place = self._at(path)
+        self._system.invalidate_cache(place)
+        with _explained(self.url, "read"):
+            # An object store has no folders: the newest file below one stands for it.
+            times: list[Any] = [self._system.modified(file) for file in self._system.find(place)]
+        if not times:
+            raise FileNotFoundError(errno.ENOENT, "there is nothing", path)
+        return time.time() - max(float(each.timestamp()) for each in times)
 
     def sweep(self, older_than: float) -> int:
         del older_than
         return 0
 
 
+HINTS = {
+    "written to": "Nothing that was there has changed. Free some space or see to its permissions.",
+    "read": "See to its permissions, or to the connection.",
+}
+
+
 @contextmanager
-def _explained(url: str) -> Iterator[None]:
+def _explained(url: str, done: str = "written to") -> Iterator[None]:
     """What the disk or the network refuses, in a sentence. Missing files are the caller's."""
     try:
         yield
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise BankError(
-            f"The bank at {url!r} cannot be written to: {error.strerror or error}.",
-            "Nothing that was there has changed. Free some space or see to its permissions.",
-        ) from error
+        reason = error.strerror or str(error) or type(error).__name__
+        raise BankError(f"The bank at {url!r} cannot be {done}: {reason}.", HINTS[done]) from error
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes], *, replace: bool = False) -> None:

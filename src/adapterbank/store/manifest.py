@@ -23,6 +23,10 @@ MAX_BYTES = 4 * 2**20
 MAX_LABELS = 10_000
 MAX_LABEL_CHARACTERS = 512
 MAX_NOTE_CHARACTERS = 10_000
+# A value costs far more in memory than in the file, and services keep manifests by the thousand.
+MAX_VALUES = 50_000  # of the whole manifest: labels, their balance, probes
+MAX_FREE_VALUES = 1_000  # of each field that may hold anything; ours have dozens
+MAX_FREE_DEPTH = 4
 LEAST_LABELS: dict[Kind, int] = {"classification": 2, "multi-label": 1}
 DAMAGED = "Get the package again from where it came, or train the task again."
 
@@ -176,6 +180,7 @@ def _not_in_order(problem: object) -> PackageError:
 
 def _checked(values: dict[str, object]) -> Manifest:
     _check_format(values)
+    _check_size(values)
     try:
         manifest: Manifest = decode(Manifest, values, "manifest")
         _check(manifest)
@@ -192,6 +197,29 @@ def _check_format(values: dict[str, object]) -> None:
             f"this one reads up to {FORMAT}.",
             "Upgrade AdapterBank.",
         )
+
+
+def _check_size(values: dict[str, object]) -> None:
+    """Before anything is made of them."""
+    for name in ("recipe", "software", "statistics"):
+        count, depth = _count(values.get(name))
+        if count > MAX_FREE_VALUES or depth > MAX_FREE_DEPTH:
+            raise ValueError(
+                f"{name} holds more than {MAX_FREE_VALUES:,} values, or nests them deeper than "
+                f"{MAX_FREE_DEPTH}"
+            )
+    if _count(values)[0] > MAX_VALUES:
+        raise ValueError(f"it holds more than {MAX_VALUES:,} values")
+
+
+def _count(value: object) -> tuple[int, int]:
+    """How many values there are in one, itself included, and how deeply they are nested."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, list):
+        return 1, 0
+    found = [_count(each) for each in value]
+    return 1 + sum(count for count, _ in found), 1 + max((depth for _, depth in found), default=0)
 
 
 def _check(manifest: Manifest) -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MANIFEST = "manifest.json"
+KNOWN_BYTES = 2**16  # of a manifest that is remembered; most have 4 kB
 RUNS_CODE = {".bin", ".ckpt", ".pickle", ".pkl", ".pt", ".pth"}
 
 
@@ -123,7 +124,9 @@ def unpack_manifest(
             f"The manifest has digest {found}, not {digest}.",
             "It is not the one that was published: publish the task again.",
         )
-    return _read_known(raw) if digest is not None else Manifest.from_json(raw)
+    if digest is not None and len(raw) <= KNOWN_BYTES:
+        return _read_known(raw)
+    return Manifest.from_json(raw, known=digest is not None)
 
 
 @lru_cache(1024)

@@ -17,6 +17,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -185,6 +186,10 @@ class Store:
     def runs(self, name: str) -> Path:
         """A folder of this machine for the state of runs that are not finished."""
         return self.local / ".runs" / Path(*split_name(name))
+
+    def forget_runs(self, name: str) -> None:
+        """Delete the states of a task's runs."""
+        shutil.rmtree(self.runs(name), ignore_errors=True)
 
     @property
     def local(self) -> Path:
@@ -373,8 +378,11 @@ class Store:
         """The same for the files of a package."""
         name = check_name(name)
         self.check_base(packed.manifest.base)
-        self.files.add_folder(_package(name, packed.digest), packed.files)
+        place = _package(name, packed.digest)
+        self.files.add_folder(place, packed.files)
         record = self._append(name, lambda state: state.publish(packed.digest, packed.bytes))
+        if MANIFEST not in self.files.names(place):  # purged before there was a record of it
+            self.files.add_folder(place, packed.files)
         return Entry(name, record.versions[-1])
 
     def rollback(self, name: str, version: int) -> Entry:
@@ -395,22 +403,21 @@ class Store:
     def remove(self, name: str, *, purge: bool = False) -> None:
         """Take a task out. With `purge` its bytes are deleted too, and there is no way back."""
         name = check_name(name)
-        gone: list[Version] = []
 
         def change(state: Record) -> Record:
-            gone[:] = state.versions
             if state.current is None and not (purge and state.versions):
                 raise self._unknown(name, state)
             return state.purge() if purge else state.remove()
 
         record = self._append(name, change, despite_damage=purge)
         if purge:
-            if self._cache is not None:
-                for version in gone:
-                    self._cache.forget(version.package)
-            self.files.remove(f"{_home(name)}/packages")
-            self._forget(name, record)
-            shutil.rmtree(self.runs(name), ignore_errors=True)
+            for digest in self._had(name) - _packages(self._newest(name)):
+                if self._cache is not None:
+                    self._cache.forget(digest)
+                self.files.remove(_package(name, digest))
+            self._sweep(name, HOUR)
+            self._forget(name, record, HOUR)
+            self.forget_runs(name)
 
     def collect(self, *, keep: int | None = None, older_than: float = HOUR) -> int:
         """Delete what no record names any more, and but for `keep` versions a task the older ones.
@@ -425,14 +432,9 @@ class Store:
                 record = self.record(name)
                 if keep is not None and record.collect(keep).versions != record.versions:
                     record = self._append(name, lambda state: state.collect(keep))
-                self._forget(name, record)
-                used = {each.package for each in record.versions}
-                named |= used
-                home = f"{_home(name)}/packages"
-                for package in set(self.files.names(home)) - used:
-                    if self.files.age(f"{home}/{package}") >= older_than:
-                        self.files.remove(f"{home}/{package}")
-                        count += 1
+                self._forget(name, record, older_than)
+                named |= _packages(record)
+                count += self._sweep(name, older_than)
         if self._cache is not None:
             count += self._cache.forget_others(named)
         return count
@@ -463,17 +465,48 @@ class Store:
         lost = Version(last, "", 0, "")
         return replace(NOTHING, sequence=last, highest=last, current=last, versions=(lost,))
 
-    def _forget(self, name: str, record: Record) -> None:
-        """Delete the records before this one."""
+    def _had(self, name: str) -> set[str]:
+        """The packages that records of a task name or named: none that is about to be published.
+        If one of the records cannot be read, all that there are."""
+        home, found = _home(name), set()
+        for file in self.files.names(f"{home}/records"):
+            try:
+                raw = self.files.read(f"{home}/records/{file}", MAX_BYTES)
+                found |= _packages(Record.from_json(raw, name))
+            except FileNotFoundError:  # forgotten just now
+                continue
+            except PackageError:
+                return set(self.files.names(f"{home}/packages"))
+        return found
+
+    def _sweep(self, name: str, older_than: float) -> int:
+        """Delete the packages of a task that no record names; how many there were."""
+        home, count = f"{_home(name)}/packages", 0
+        for package in set(self.files.names(home)) - _packages(self._newest(name)):
+            with suppress(FileNotFoundError):  # another was quicker
+                if self.files.age(f"{home}/{package}") >= older_than:
+                    self.files.remove(f"{home}/{package}")
+                    count += 1
+        return count
+
+    def _forget(self, name: str, record: Record, older_than: float) -> None:
+        """Delete the old ones of the records before this one. A writer that has read one of them
+        and is slow must find the number after it taken."""
         records = f"{_home(name)}/records"
         for file in self.files.names(records):
             if file < _file_of(record.sequence):
-                self.files.remove(f"{records}/{file}")
+                with suppress(FileNotFoundError):  # another was quicker
+                    if self.files.age(f"{records}/{file}") >= older_than:
+                        self.files.remove(f"{records}/{file}")
 
 
 def _home(name: str) -> str:
     tenant, task = split_name(name)
     return f"{TASKS}/{tenant}/{task}"
+
+
+def _packages(record: Record) -> set[str]:
+    return {each.package for each in record.versions}
 
 
 def _package(name: str, digest: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from adapterbank.errors import DataError
 from adapterbank.tasks.cells import BadCell, Cell, counted, read_cell, read_text
 from adapterbank.tasks.columns import Columns
+from adapterbank.tasks.room import Room
 from adapterbank.tasks.rows import Row, Rows
 from adapterbank.tasks.task import Example, Label
 
@@ -69,8 +70,11 @@ class Draft:
     lines: array[int] = field(default_factory=lambda: array("q"))
 
 
-def read_draft(rows: Rows, columns: Columns, bad: BadRows | None = None) -> Draft:
-    """All rows with their texts checked and their labels as they stand. `bad` takes the others."""
+def read_draft(
+    rows: Rows, columns: Columns, bad: BadRows | None = None, room: Room | None = None
+) -> Draft:
+    """All rows with their texts checked and their labels as they stand. `bad` takes the others;
+    more than there is `room` for is an error."""
     draft = Draft(rows, bad or BadRows())
     for row in rows.with_unreadable():
         try:
@@ -79,6 +83,8 @@ def read_draft(rows: Rows, columns: Columns, bad: BadRows | None = None) -> Draf
         except BadCell as problem:
             draft.bad.add(row.number, rows.where(row), problem)
             continue
+        if room is not None:
+            room.take(text, pair, cell)
         draft.texts.append(text)
         draft.pairs.append(pair)
         draft.cells.append(cell)

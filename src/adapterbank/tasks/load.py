@@ -12,6 +12,7 @@ from adapterbank.tasks.cells import counted, find_separator, listing
 from adapterbank.tasks.columns import Columns, find_columns, infer_kind, need_column
 from adapterbank.tasks.drafts import BadRows, finish, read_draft
 from adapterbank.tasks.labels import LabelNames, label_reader, label_space, names_by_code
+from adapterbank.tasks.room import Room
 from adapterbank.tasks.rows import Rows
 from adapterbank.tasks.sources import GIVEN, Source, local_file, open_rows
 from adapterbank.tasks.splits import cut_rows
@@ -37,12 +38,13 @@ def load_task(
     metric: str = "",
     skip_bad: bool = False,
     bad: BadRows | None = None,
+    room: Room | None = None,
 ) -> Task:
     """Read a task. What is not given is found, and what was found is in the task's notes.
 
     Without `dev`, rows are cut from train for it, and for `test` unless that is given.
     A bad row is an error that names the first and counts the others, or left out by `skip_bad`.
-    The bad rows of train are in `bad` then.
+    The bad rows of train are in `bad` then. Rows past `room` are an error as soon as one is read.
     """
     if kind is not None and kind not in (*KINDS, PAIR_KIND):
         raise ConfigError(f"kind is {kind!r}. Choose from: {', '.join((*KINDS, PAIR_KIND))}.")
@@ -62,7 +64,7 @@ def load_task(
         label=label_column,
         pairs=True if kind == PAIR_KIND else None,
     )
-    draft = read_draft(rows, columns, bad)
+    draft = read_draft(rows, columns, bad, room)
     known = infer_kind(draft.cells, columns.label)
     if kind:
         known = "classification" if kind == PAIR_KIND else cast(Kind, kind)
@@ -82,7 +84,7 @@ def load_task(
         rows = open_rows(source, encoding)
         _need_columns(rows, columns)
         reader = label_reader(known, names, labels=labels)
-        splits[split], skipped = finish(read_draft(rows, columns), reader, skip_bad)
+        splits[split], skipped = finish(read_draft(rows, columns, None, room), reader, skip_bad)
         notes += [*rows.notes, *skipped]
         if not splits[split]:
             raise DataError(f"{rows.name}: no row is left.", "Mend some of them.")

@@ -19,6 +19,7 @@ Source = str | Path | Iterable[Mapping[str, Any]] | Any
 GIVEN = "the rows given"
 FORMS = ".csv, .tsv, .jsonl or .parquet"
 BATCH = 1_000
+PARQUET_BATCH = 64  # all of it is in memory at once, and a cell may be long
 READERS = {".csv": csv_rows, ".tsv": csv_rows, ".jsonl": jsonl_rows, ".ndjson": jsonl_rows}
 ADVICE = {
     ".xlsx": "Save it as CSV.",
@@ -164,7 +165,7 @@ def _parquet_rows(path: Path) -> Rows:
 
     def values() -> Iterator[tuple[object, ...]]:
         try:
-            for batch in file.iter_batches(BATCH):
+            for batch in file.iter_batches(PARQUET_BATCH):
                 yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
         except (pa.ArrowException, OSError) as error:
             raise _damaged(path, error) from None
@@ -172,7 +173,9 @@ def _parquet_rows(path: Path) -> Rows:
     return Rows(path.name, _zipped(columns, values()), columns)
 
 
-def _damaged(path: Path, error: Exception) -> DataError:
+def _damaged(path: Path, error: Exception) -> Exception:
+    if isinstance(error, MemoryError):  # Arrow counts it among its own
+        return error
     reason = str(error).splitlines()[0].rstrip(".")
     return DataError(f"{path.name} is not a whole Parquet file: {reason}.", "Write it again.")
 

@@ -20,9 +20,8 @@ async def healthz() -> Response:
 
 @router.get("/readyz", responses={503: {"description": "Not yet"}})
 async def readyz(service: Running) -> Response:
-    """It can answer."""
-    ready = service.ready.is_set()
-    return answer({"ready": ready}, 200 if ready else 503)
+    """It can answer, and train if it has the jobs."""
+    return answer({"ready": service.able}, 200 if service.able else 503)
 
 
 @router.get("/metrics", **gives(media="text/plain"))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
+from typing import BinaryIO
 
 from fastapi import APIRouter, Request
-from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from adapterbank.errors import DataError, PackageError
 from adapterbank.service.answers import answer
@@ -30,8 +32,10 @@ from adapterbank.service.service import short
 from adapterbank.service.uploads import save_body
 from adapterbank.store.archive import write_archive
 from adapterbank.store.names import check_name
+from adapterbank.store.package import Packed
 
 GZIP = "application/gzip"
+PIECE = 2**18
 router = APIRouter(tags=["packages"])
 
 
@@ -40,20 +44,37 @@ async def download(caller: Reader, service: Running, task: TaskPath) -> Response
     """A task as a .tar.gz, for another bank on the same base."""
     reference = service.reference(caller, task)
     entry = await run_in_threadpool(service.store.find, reference)
-    folder = Path(tempfile.mkdtemp(dir=service.uploads))
-    file = folder / "package.tar.gz"
-    try:
-        packed = await run_in_threadpool(service.store.packed, entry)
-        await run_in_threadpool(write_archive, file, packed)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    return FileResponse(
-        file,
-        media_type=GZIP,
-        filename=f"{short(entry.task)}-{entry.version.version}.tar.gz",
-        background=BackgroundTask(shutil.rmtree, folder, ignore_errors=True),
-    )
+    packed = await run_in_threadpool(service.store.packed, entry)
+    file = await run_in_threadpool(_archive, packed, service.uploads)
+    return Download(file, f"{short(entry.task)}-{entry.version.version}.tar.gz")
+
+
+class Download(StreamingResponse):
+    """An open file, whole: of parts of it, as a header may ask for, nothing is known here. It is
+    closed however the response ends."""
+
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self._file = file
+        headers = {
+            "Content-Length": str(file.seek(0, os.SEEK_END)),
+            "Content-Disposition": f'attachment; filename="{name}"',
+        }
+        file.seek(0)
+        super().__init__(iter(lambda: file.read(PIECE), b""), headers=headers, media_type=GZIP)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        with self._file:
+            await super().__call__(scope, receive, send)
+
+
+def _archive(packed: Packed, folder: Path) -> BinaryIO:
+    """A package as a file without a name: gone when it is closed, whatever happens."""
+    with ExitStack() as undo:
+        file = undo.enter_context(tempfile.TemporaryFile(dir=folder))
+        write_archive(file, packed)
+        undo.pop_all()
+    return file
 
 
 @router.post("/v1/tasks/{task}/package", **takes_bytes(GZIP), **gives(Published, 413, status=201))
@@ -67,7 +88,7 @@ async def upload(caller: Trainer, service: Running, task: TaskName, request: Req
         arguments = {**service.place, "task": name, "file": str(file)}
         module = "adapterbank.service.import_work"
         try:
-            found = await run_in_threadpool(service.apart.call, module, arguments)
+            found = await run_in_threadpool(service.apart.call, module, arguments, caller.tenant)
         except PackageError as error:
             raise DataError(error.message, error.hint) from error
     return answer({"task": task, "version": found["version"]}, 201)

@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 
 from adapterbank.errors import ServiceError
 from adapterbank.service.auth import Caller, Role
-from adapterbank.service.limits import JSON_BYTES, JSON_SECONDS, body_of
+from adapterbank.service.limits import JSON_BYTES, JSON_SECONDS, arriving, body_of
 from adapterbank.service.runner import Jobs
 from adapterbank.service.schemas import Error, Model, parse
 from adapterbank.service.service import Service
@@ -75,8 +75,9 @@ JobPath = Annotated[
 
 async def json_body(request: Request, model: type[Model]) -> Model:
     """The body as its model. It is read here, when the caller is known."""
-    async with asyncio.timeout(JSON_SECONDS):
-        return parse(model, await body_of(request, JSON_BYTES))
+    async with arriving(JSON_SECONDS):
+        body = await body_of(request, JSON_BYTES)
+    return parse(model, body)
 
 
 @asynccontextmanager

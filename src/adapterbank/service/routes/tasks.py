@@ -77,13 +77,10 @@ async def remove_task(
 ) -> Response:
     """Take a task out of the bank. Without `purge` a rollback brings it back."""
     name = full_name(caller.tenant, check_name(task))
-
-    def remove() -> None:
-        service.store.remove(name, purge=purge)
-        if purge and service.jobs is not None:
-            service.jobs.purge(caller.tenant, task)
-
-    await run_in_threadpool(remove)
+    if purge:
+        await run_in_threadpool(service.purge, caller, task)
+    else:
+        await run_in_threadpool(service.store.remove, name)
     return answer({"task": task, "removed": True, "purged": purge})
 
 

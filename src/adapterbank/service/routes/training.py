@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from adapterbank.errors import DataError
-from adapterbank.service.answers import answer
+from adapterbank.service.answers import answer, with_options
 from adapterbank.service.auth import Caller
 from adapterbank.service.jobs import Job
 from adapterbank.service.routes.parts import (
@@ -48,8 +48,10 @@ async def inspect(caller: Trainer, service: Running, request: Request) -> Respon
         reading.pop("skip_bad", None)
         arguments = {"file": str(folder / files["file"]), "reading": reading}
         found = await run_in_threadpool(
-            service.apart.call, "adapterbank.service.inspect_work", arguments
+            service.apart.call, "adapterbank.service.inspect_work", arguments, caller.tenant
         )
+    if found["error"]:
+        found["error"]["hint"] = with_options(found["error"]["hint"])
     return answer(found)
 
 
@@ -80,7 +82,8 @@ async def train(
             "max_rows": options.max_rows,
             "keep_data": options.keep_data,
         }
-        job = await run_in_threadpool(jobs.add, folder, caller, task, wanted)
+        names = await run_in_threadpool(service.names, caller)
+        job = await run_in_threadpool(jobs.add, folder, caller, task, wanted, names)
     except BaseException:
         await asyncio.shield(run_in_threadpool(shutil.rmtree, folder, ignore_errors=True))
         raise
@@ -117,9 +120,12 @@ async def follow_job(
 ) -> Response:
     """What happens to a job, as server-sent events, from the beginning or after a number."""
     await run_in_threadpool(jobs.table.get, job, caller.tenant)
+    service.streams.check(caller.tenant)
     last = request.headers.get("last-event-id", "")
     start = int(last) if last.isdecimal() and len(last) < 16 else after
-    return StreamingResponse(_events(service, jobs, job, start), media_type="text/event-stream")
+    return StreamingResponse(
+        _events(service, jobs, caller.tenant, job, start), media_type="text/event-stream"
+    )
 
 
 def view(job: Job) -> dict[str, Any]:
@@ -148,10 +154,12 @@ async def _uploaded(
     return form.files, parse(TrainOptions, form.texts.get("options") or "{}", "options")
 
 
-async def _events(service: Service, jobs: Jobs, id: str, after: int) -> AsyncIterator[str]:
+async def _events(
+    service: Service, jobs: Jobs, tenant: str, id: str, after: int
+) -> AsyncIterator[str]:
     """A job's events until it is over, and its state whenever that changes."""
     state = ""
-    with service.hearing(id) as news:
+    with service.streams.place(tenant), service.hearing(id) as news:
         while True:
             news.clear()
             job = await run_in_threadpool(jobs.table.find, id)
