@@ -145,6 +145,7 @@ def test_patience_saves_requests_and_is_bounded(url, monkeypatch) -> None:
     while seed_of(store) == 0:
         assert time.monotonic() < deadline
     assert time.monotonic() - began < 2
+    assert seed_of(store.fresh()) == 1  # with nothing remembered
     put(store, seed=2)  # its own are seen at once, and made on top of others'
     assert seed_of(store) == 2
     assert store.find("spam").version.version == 3

@@ -171,7 +171,7 @@ class Store:
     def fresh(self) -> Store:
         """The same bank, with nothing remembered."""
         other = copy(self)
-        other._read = {}
+        other._read, other._looked = {}, {}
         return other
 
     def check_base(self, base: BaseRecord) -> None:
