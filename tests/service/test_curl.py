@@ -60,9 +60,9 @@ def test_word_for_word(page, tmp_path, encoder) -> None:
                 follow = f"curl -sN {server.url}/v1/jobs/{job}/events"
                 header = f'-H "Authorization: Bearer {environment["KEY"]}"'
                 subprocess.run(["bash", "-c", f"{follow} {header}"], timeout=120, check=True)
-    assert json.loads(answers["train"])["task"] == "support"
+    assert json.loads(answers["train"])["task"] == "helpdesk"
     (found,) = json.loads(answers["predict"])["predictions"]
     assert found["label"] in ("odd", "even")
     if "rollback" in answers:
-        assert json.loads(answers["rollback"]) == {"task": "support", "version": 1}
+        assert json.loads(answers["rollback"]) == {"task": "helpdesk", "version": 1}
         assert '"state": "done"' in answers["events"]
