@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -50,6 +51,15 @@ ThroughOption = Annotated[
         metavar="URL",
         help="With Ray: what files travel through where machines share no folders; a bank at a URL "
         "will do.",
+    ),
+]
+StateOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--state",
+        metavar="DIR",
+        help="Where a service keeps jobs and uploads on this machine.",
+        show_default="<bank>/.service",
     ),
 ]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda …")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adapterbank.cli.options import BankOption, TaskName
+from adapterbank.cli.options import BankOption, StateOption, TaskName
 
 if TYPE_CHECKING:
     from adapterbank.store.store import Store
@@ -19,16 +19,12 @@ LISTED = 20  # versions that gc names
 def remove(
     task: TaskName,
     purge: Annotated[
-        bool, typer.Option("--purge", help="Delete its bytes too: there is no way back.")
-    ] = False,
-    state: Annotated[
-        Path | None,
+        bool,
         typer.Option(
-            metavar="DIR",
-            help="Where a service keeps jobs and uploads, which --purge deletes too.",
-            show_default="<bank>/.service",
+            "--purge", help="Delete its bytes and what a service keeps of it: no way back."
         ),
-    ] = None,
+    ] = False,
+    state: StateOption = None,
     bank: BankOption = "bank",
 ) -> None:
     """Take a task out of the bank. Without --purge, rollback brings it back.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from adapterbank.cli.options import BankOption, BaseOption, ThroughOption
+from adapterbank.cli.options import BankOption, BaseOption, StateOption, ThroughOption
 
 JobsOn = Annotated[
     str, typer.Option("--jobs-on", help="Where tasks are trained: local, ray, ray://HOST:PORT.")
@@ -20,14 +19,7 @@ def serve(
     base: BaseOption = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for any.")] = 8000,
-    state: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Where jobs and uploads are kept on this machine.",
-            show_default="<bank>/.service",
-        ),
-    ] = None,
+    state: StateOption = None,
     jobs: Annotated[bool, typer.Option(help="Train tasks here.")] = True,
     jobs_at_once: Annotated[int, typer.Option(min=1, help="Tasks that are trained at once.")] = 1,
     job_threads: Annotated[

@@ -24,6 +24,7 @@ from adapterbank.errors import JobNotFound
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 STATES: tuple[State, ...] = get_args(State)
 OVER: tuple[State, ...] = ("done", "failed", "cancelled")
+TABLE = "jobs.sqlite"  # in a state folder
 KEPT_JOBS = 1_000  # of a tenant, that are over
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS jobs (

@@ -7,10 +7,8 @@ from contextlib import closing
 from pathlib import Path
 
 from adapterbank.errors import BankError
-from adapterbank.service.jobs import JobTable
+from adapterbank.service.jobs import TABLE, JobTable
 from adapterbank.service.runner import lock_state
-
-TABLE = "jobs.sqlite"
 
 
 def purge_kept(state: Path, tenant: str, task: str) -> bool:

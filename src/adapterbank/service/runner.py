@@ -21,7 +21,7 @@ from adapterbank.errors import BankError, Busy, ServiceError
 from adapterbank.service.answers import described
 from adapterbank.service.apart import raised
 from adapterbank.service.auth import Caller
-from adapterbank.service.jobs import Job, JobTable
+from adapterbank.service.jobs import TABLE, Job, JobTable
 from adapterbank.service.limits import check_tasks
 from adapterbank.store.names import DEFAULT_TENANT
 
@@ -50,7 +50,7 @@ class Jobs:
         self.data = state / "data"
         self.data.mkdir(parents=True, exist_ok=True)
         self._lock_file = lock_state(state)
-        self.table = JobTable(state / "jobs.sqlite")
+        self.table = JobTable(state / TABLE)
         self._compute = compute
         self._changed = threading.Condition()
         self._running: set[str] = set()
