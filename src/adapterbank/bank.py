@@ -25,10 +25,11 @@ from adapterbank.serving.which_task import Route, Router
 from adapterbank.store.adapterhub import BaseFacts, export_adapterhub, import_adapterhub
 from adapterbank.store.archive import read_archive, write_archive
 from adapterbank.store.base import base_record
+from adapterbank.store.entry import Entry, TaskInfo
 from adapterbank.store.mount import mount
 from adapterbank.store.names import check_name
 from adapterbank.store.package import Package, Packed, as_arrays, pack, read_package, write_package
-from adapterbank.store.store import Entry, Store, TaskInfo
+from adapterbank.store.store import Store
 from adapterbank.tasks.limit import limited
 from adapterbank.tasks.load import load_task
 from adapterbank.tasks.predictions import Prediction

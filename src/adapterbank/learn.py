@@ -27,6 +27,7 @@ from adapterbank.model.encoder import Encoder, fingerprint
 from adapterbank.model.methods import Method
 from adapterbank.model.task_model import TaskModel
 from adapterbank.order import Earlier, Order
+from adapterbank.store.entry import Entry
 from adapterbank.store.manifest import (
     BaseRecord,
     Confusion,
@@ -39,7 +40,7 @@ from adapterbank.store.manifest import (
 from adapterbank.store.mount import method_of, mount
 from adapterbank.store.record import now_text
 from adapterbank.store.statistics import write_statistics
-from adapterbank.store.store import Entry, Store
+from adapterbank.store.store import Store
 from adapterbank.tasks.batches import full_lengths
 from adapterbank.tasks.metrics import LOWER_IS_BETTER
 from adapterbank.tasks.predictions import Prediction

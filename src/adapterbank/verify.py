@@ -15,11 +15,12 @@ from adapterbank.errors import AdapterBankError, PackageError
 from adapterbank.model.encoder import Encoder, fingerprint
 from adapterbank.model.probes import TOLERANCE, probe_logits, probe_rows, processor
 from adapterbank.model.task_model import TaskModel
+from adapterbank.store.entry import Entry
 from adapterbank.store.manifest import DAMAGED, BaseRecord, Manifest, Probe
 from adapterbank.store.mount import mount
 from adapterbank.store.names import split_reference
 from adapterbank.store.package import Package
-from adapterbank.store.store import Entry, Store
+from adapterbank.store.store import Store
 
 KEPT = 64  # logits of a probe that are kept as numbers
 # Where all of these are the same, so is every bit of a probe's outputs.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from adapterbank.service.manifests import Manifests
+from adapterbank.store.entry import Entry
 from adapterbank.store.manifest import Manifest
 from adapterbank.store.record import Version
-from adapterbank.store.store import Entry
 from store.samples import manifest
 
 

@@ -51,8 +51,8 @@ def encoder(tmp_path_factory) -> Encoder:
     return load_encoder(str(save_base(tmp_path_factory.mktemp("served"))))
 
 
-def make_store(folder: Path, encoder: Encoder, forms: dict[str, dict]) -> Store:
-    store = Store.create(folder, BaseRecord(encoder.name, encoder.fingerprint))
+def make_store(place: Path | str, encoder: Encoder, forms: dict[str, dict]) -> Store:
+    store = Store.create(place, BaseRecord(encoder.name, encoder.fingerprint))
     for seed, (name, form) in enumerate(forms.items()):
         publish(store, encoder, name, seed, **form)
     return store

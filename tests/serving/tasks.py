@@ -11,8 +11,9 @@ from adapterbank.model.config import AdapterConfig
 from adapterbank.model.encoder import Encoder
 from adapterbank.model.methods import Method
 from adapterbank.model.task_model import TaskModel
+from adapterbank.store.entry import Entry
 from adapterbank.store.manifest import BaseRecord, Manifest, MethodRecord
-from adapterbank.store.store import Entry, Store
+from adapterbank.store.store import Store
 from store.samples import manifest
 
 LABELS = {"classification": ("no", "perhaps", "yes"), "multi-label": ("a", "b")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -109,6 +110,21 @@ def test_many_threads_load_a_task_once(engine_on, some, monkeypatch) -> None:
     with ThreadPoolExecutor(4) as pool:
         assert len(set(pool.map(ask, range(4)))) == 1
     assert len(loads) == 1
+
+
+def test_packages_from_elsewhere_are_fetched_side_by_side(engine_on, encoder, monkeypatch) -> None:
+    far = make_store(f"memory://{uuid.uuid4()}", encoder, {name: {} for name in NAMES[:2]})
+    engine, load, both = engine_on(far), far.load, threading.Barrier(2)
+
+    def slowly(entry, known):
+        both.wait(10)  # broken if one is loaded after the other
+        return load(entry, known)
+
+    monkeypatch.setattr(far, "load", slowly)
+    assert all(far.is_far(name) for name in NAMES[:2])
+    found = engine.answer([(name, TEXT) for name in NAMES[:2]])
+    assert all(each.error is None for each in found)
+    assert not any(far.is_far(name) for name in NAMES[:2])
 
 
 def test_two_that_hold_what_the_other_wants_both_get_it(engine_on, some) -> None:

@@ -130,7 +130,7 @@ def test_what_another_writer_did_is_seen_at_once(url) -> None:
 
 def test_patience_saves_requests_and_is_bounded(url, monkeypatch) -> None:
     store, other = Store.create(url, BASE), Store.open(url)
-    store.patience = 0.5
+    store.log.patience = 0.5
     put(store)
     assert seed_of(store) == 0
     looks: list[str] = []

@@ -13,7 +13,7 @@ from adapterbank.errors import DataError
 
 if TYPE_CHECKING:
     from adapterbank.ablation import Ablation
-    from adapterbank.store.store import TaskInfo
+    from adapterbank.store.entry import TaskInfo
     from adapterbank.tasks.task import Example
 
 MOST_ROWS = 1_000  # each is answered some dozens of times

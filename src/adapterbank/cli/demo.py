@@ -13,7 +13,7 @@ from adapterbank.cli.output import JSON_HELP, print_json, print_table
 
 if TYPE_CHECKING:
     from adapterbank.bank import Bank
-    from adapterbank.store.store import TaskInfo
+    from adapterbank.store.entry import TaskInfo
     from adapterbank.tasks.predictions import Prediction
     from adapterbank.tasks.task import Task
 

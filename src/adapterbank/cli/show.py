@@ -11,7 +11,7 @@ from adapterbank.cli.output import JSON_HELP, print_facts, print_json, print_tab
 from adapterbank.errors import ConfigError
 
 if TYPE_CHECKING:
-    from adapterbank.store.store import TaskInfo
+    from adapterbank.store.entry import TaskInfo
 
 
 def show(

@@ -12,7 +12,7 @@ from adapterbank.cli.output import JSON_HELP, print_json, print_table
 from adapterbank.cli.remote import ServerOption
 
 if TYPE_CHECKING:
-    from adapterbank.store.store import TaskInfo
+    from adapterbank.store.entry import TaskInfo
 
 
 def tasks(

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from adapterbank.learn import Learnt
     from adapterbank.model.encoder import Encoder
     from adapterbank.order import Order
+    from adapterbank.store.entry import Entry
     from adapterbank.store.manifest import Manifest
-    from adapterbank.store.store import Entry
     from adapterbank.tasks.task import Task
 
 

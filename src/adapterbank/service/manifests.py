@@ -6,8 +6,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 
+from adapterbank.store.entry import Entry
 from adapterbank.store.manifest import Manifest
-from adapterbank.store.store import Entry
 
 ROOM = 32_000_000  # characters; most manifests have some four thousand
 

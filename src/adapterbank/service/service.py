@@ -30,8 +30,8 @@ from adapterbank.service.uploads import sweep
 from adapterbank.serving.batcher import Answered, Batcher
 from adapterbank.serving.engine import Engine
 from adapterbank.serving.which_task import Route, Router
+from adapterbank.store.entry import TaskInfo
 from adapterbank.store.names import split_reference
-from adapterbank.store.store import TaskInfo
 from adapterbank.tasks.predictions import Prediction
 
 NICE = 10

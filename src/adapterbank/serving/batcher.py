@@ -20,7 +20,7 @@ from adapterbank.errors import Busy
 from adapterbank.serving.engine import Asked, Engine
 from adapterbank.serving.fair_queue import FairQueue
 from adapterbank.serving.rows import Array
-from adapterbank.store.store import Entry
+from adapterbank.store.entry import Entry
 from adapterbank.tasks.predictions import Prediction
 
 log = logging.getLogger("adapterbank.serving")

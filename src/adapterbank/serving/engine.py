@@ -17,9 +17,10 @@ from adapterbank.errors import AdapterBankError, DataError, PackageError, TaskNo
 from adapterbank.serving.passes import Passes, on_cpu
 from adapterbank.serving.residency import Residency, Resident
 from adapterbank.serving.rows import Array, Pass, Row, Seat
+from adapterbank.store.entry import Entry
 from adapterbank.store.manifest import Manifest, Pooling
 from adapterbank.store.names import split_reference
-from adapterbank.store.store import Entry, Store
+from adapterbank.store.store import Store
 from adapterbank.tasks.batches import Encoded, encode
 from adapterbank.tasks.inputs import read_input
 from adapterbank.tasks.predictions import Prediction, decode, decode_spans
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from adapterbank.model.encoder import Encoder
 
 MEMORY = 2**30  # bytes for tasks
-LOADERS = 4  # threads that load tasks
+LOADERS = 4  # threads that fetch tasks from elsewhere
 
 
 @dataclass(frozen=True)
@@ -92,21 +93,21 @@ class Engine:
 
     @contextmanager
     def _loaded(self, tasks: Iterable[str]) -> Iterator[list[Resident]]:
-        """Tasks that are not in memory loaded side by side, as far as there is room: half of it is
-        reading, comparing digests and copying, which threads can do at once."""
-        cold = [task for task in tasks if self._is_cold(task)]
+        """Tasks whose packages are elsewhere loaded side by side, as far as there is room. Those on
+        this machine are quicker one after the other: threads would wait for each other's Python."""
+        far = [task for task in tasks if self._is_far(task)]
         found: list[Resident] = []
-        if len(cold) > 1:
+        if len(far) > 1:
             with suppress(RuntimeError):  # the interpreter is going down
-                found += filter(None, self._loaders.map(self._try_to_acquire, cold))
+                found += filter(None, self._loaders.map(self._try_to_acquire, far))
         try:
             yield found
         finally:
             self._release(found)
 
-    def _is_cold(self, task: str) -> bool:
+    def _is_far(self, task: str) -> bool:
         try:
-            return not self.residency.has(self.store.find(task))
+            return self.store.is_far(task)
         except AdapterBankError:  # told when it is asked
             return False
 

@@ -29,7 +29,7 @@ def open_bank_engine(
     is the room for tasks in bytes; of `threads` there are as many as cores unless given."""
     store = Store.open(url)
     if not isinstance(store.files, LocalFiles):
-        store.patience = PATIENCE
+        store.log.patience = PATIENCE
 
     @cache
     def load() -> Encoder:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 from adapterbank.errors import BankError
 from adapterbank.serving.rows import Array, Pass, Seat
+from adapterbank.store.entry import Entry
 from adapterbank.store.known_files import KnownFiles
 from adapterbank.store.manifest import Manifest
-from adapterbank.store.store import Entry, Store
+from adapterbank.store.store import Store
 
 Key = tuple[str, str]  # task, digest of its package
 
@@ -69,10 +70,6 @@ class Residency:
 
     def __len__(self) -> int:
         return len(self._residents)
-
-    def has(self, entry: Entry) -> bool:
-        """Whether the version is in memory at this moment."""
-        return (entry.task, entry.version.package) in self._residents
 
     def acquire(self, entry: Entry, *, wait: bool = True) -> Resident | None:
         """The task, loaded and pinned: `release` it. Without `wait`, None if everything in memory

@@ -90,6 +90,15 @@ def open_files(url: str | Path) -> Files:
     return RemoteFiles(text, system, root.rstrip("/"))
 
 
+def remove_old(files: Files, path: str, older_than: float) -> bool:
+    """Remove what was last written so many seconds ago; whether it was."""
+    with suppress(FileNotFoundError):  # another was quicker
+        if files.age(path) >= older_than:
+            files.remove(path)
+            return True
+    return False
+
+
 class LocalFiles:
     """A folder of this machine."""
 

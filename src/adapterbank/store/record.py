@@ -46,6 +46,11 @@ class Record:
     """Those that are kept, oldest first."""
     format: int = FORMAT
 
+    @property
+    def packages(self) -> set[str]:
+        """The digests of all that is kept."""
+        return {each.package for each in self.versions}
+
     def find(self, version: int) -> Version | None:
         """A version that is kept."""
         return next((each for each in self.versions if each.version == version), None)

@@ -15,24 +15,24 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from copy import copy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from io import BufferedIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from adapterbank.errors import BankError, BankNotFound, PackageError, TaskNotFound, WrongBase
 from adapterbank.store.cache import PackageCache
-from adapterbank.store.files import Files, LocalFiles, make_folders, open_files
+from adapterbank.store.entry import Entry, TaskInfo
+from adapterbank.store.files import Files, LocalFiles, make_folders, open_files, remove_old
 from adapterbank.store.known_files import KnownFiles
+from adapterbank.store.log import TaskLog, home_of
 from adapterbank.store.manifest import BaseRecord, Manifest
-from adapterbank.store.names import check_name, check_tenant, is_name, split_name, split_reference
+from adapterbank.store.names import check_name, split_name, split_reference
 from adapterbank.store.package import MANIFEST, Package, Packed, pack, unpack, unpack_manifest
-from adapterbank.store.record import MAX_BYTES, NOTHING, Record, Version, now_text
+from adapterbank.store.record import MAX_BYTES, Record, now_text
 from adapterbank.store.schema import decode
 from adapterbank.store.sealed import seal, unseal
 from adapterbank.store.weights import WEIGHTS
@@ -58,75 +58,12 @@ class BankRecord:
     format: int = FORMAT
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One version of one task in a bank."""
-
-    task: str
-    version: Version
-
-    def __str__(self) -> str:
-        return f"{self.task}@{self.version.version}"
-
-
-@dataclass(frozen=True)
-class TaskInfo:
-    """A task in a bank: one of its versions, and those beside it."""
-
-    task: str
-    version: Version
-    current: int | None
-    versions: tuple[Version, ...]
-    manifest: Manifest
-
-    def __str__(self) -> str:
-        return f"{self.task}@{self.version.version}"
-
-    def summary(self) -> dict[str, Any]:
-        """The task in a few fields, for JSON."""
-        manifest = self.manifest
-        return {
-            "task": self.task,
-            "version": self.version.version,
-            "versions": [each.version for each in self.versions],
-            "kind": manifest.kind,
-            "pair": manifest.pair,
-            "labels": list(manifest.labels),
-            "metric": manifest.metric,
-            "dev": manifest.dev,
-            "test": manifest.test,
-            "method": manifest.method.name,
-            "trained_parameters": manifest.parameters.trained,
-            "percent_of_base": manifest.parameters.percent_of_base,
-            "bytes": self.version.bytes,
-            "published": self.version.published,
-        }
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON: the manifest with the bank's own knowledge."""
-        return {
-            **asdict(self.manifest),
-            "task": self.task,
-            "version": self.version.version,
-            "current": self.current,
-            "published": self.version.published,
-            "bytes": self.version.bytes,
-            "versions": [asdict(each) for each in self.versions],
-        }
-
-
 class Store:
     """Versions of tasks at a folder or URL. Any number of processes may use one at a time."""
 
     def __init__(self, files: Files, bank: BankRecord) -> None:
         self.files, self.base = files, bank.base
-        self._read: dict[str, Record] = {}
-        """The newest record of each task that was looked at: records never change."""
-        self._looked: dict[str, float] = {}
-        """When each was last looked for."""
-        self.patience = 0.0
-        """For how many seconds a task's state is taken to be what it was. A folder is looked into
-        every time; each look at an object store is a request of tens of milliseconds."""
+        self.log = TaskLog(files)
         local = isinstance(files, LocalFiles)
         self._cache = None if local else PackageCache(self.local / "packages")
 
@@ -171,7 +108,7 @@ class Store:
     def fresh(self) -> Store:
         """The same bank, with nothing remembered."""
         other = copy(self)
-        other._read, other._looked = {}, {}
+        other.log = TaskLog(self.files, self.log.patience)
         return other
 
     def check_base(self, base: BaseRecord) -> None:
@@ -203,58 +140,25 @@ class Store:
 
     def tasks(self, tenant: str | None = None) -> Iterator[str]:
         """The names of all tasks, sorted; of one tenant if given."""
-        for owner in self._tenants() if tenant is None else [tenant]:
-            for name in self._names(owner):
-                try:
-                    there = self.record(name).current is not None
-                except PackageError:  # damaged, and told when it is used
-                    there = True
-                if there:
-                    yield name
-
-    def _tenants(self) -> list[str]:
-        return [name for name in self.files.names(TASKS) if is_name(name)]
-
-    def _names(self, tenant: str) -> list[str]:
-        """Of all tasks of a tenant that ever were."""
-        tenant = check_tenant(tenant)
-        names = (f"{tenant}/{task}" for task in self.files.names(f"{TASKS}/{tenant}"))
-        return [check_name(name) for name in names if is_name(name)]
+        for name in self.log.names(tenant):
+            try:
+                there = self.record(name).current is not None
+            except PackageError:  # damaged, and told when it is used
+                there = True
+            if there:
+                yield name
 
     def kept(self) -> set[str]:
         """Every version that is kept, as task@3; of removed tasks too."""
-        names = [name for tenant in self._tenants() for name in self._names(tenant)]
-        return {str(Entry(name, each)) for name in names for each in self.record(name).versions}
+        return {
+            str(Entry(name, each))
+            for name in self.log.names()
+            for each in self.record(name).versions
+        }
 
     def record(self, name: str) -> Record:
         """The state of a task: the empty one where nothing was ever published."""
-        looked = self._looked.get(name)
-        if looked is not None and time.monotonic() - looked < self.patience:
-            return self._read[name]
-        return self._newest(name)
-
-    def _newest(self, name: str) -> Record:
-        """The state of a task, as it is now."""
-        records = f"{_home(name)}/records"
-        for _ in range(TRIES):
-            looked = time.monotonic()
-            found = self.files.names(records)
-            if not found:
-                return NOTHING
-            known = self._read.get(name)
-            if known is not None and _file_of(known.sequence) == found[-1]:
-                self._looked[name] = looked
-                return known
-            try:
-                raw = self.files.read(f"{records}/{found[-1]}", MAX_BYTES)
-            except FileNotFoundError:  # collected meanwhile: there is a newer one
-                continue
-            record = Record.from_json(raw, name)
-            if _file_of(record.sequence) != found[-1]:
-                raise PackageError(f"The record of task {name!r} is not in its place.")
-            self._read[name], self._looked[name] = record, looked
-            return record
-        raise BankError(f"The records of task {name!r} change faster than they can be read.")
+        return self.log.state(name)
 
     def find(self, reference: str) -> Entry:
         """What `task` (its current version) or `task@3` is."""
@@ -287,11 +191,8 @@ class Store:
     def _last(self, name: str, removed: Record) -> int:
         """The version that was current until the task was removed; the newest where the record of
         it is gone."""
-        before = f"{_home(name)}/records/{_file_of(removed.sequence - 1)}"
-        try:
-            current = Record.from_json(self.files.read(before, MAX_BYTES), name).current
-        except (OSError, PackageError):
-            current = None
+        before = self.log.before(name, removed)
+        current = before.current if before is not None else None
         found = removed.find(current) if current is not None else None
         return (found or removed.versions[-1]).version
 
@@ -331,6 +232,10 @@ class Store:
                 f"({self.base.fingerprint})."
             )
         return package
+
+    def is_far(self, reference: str) -> bool:
+        """Whether a version's package is yet to be brought to this machine."""
+        return self._cache is not None and not self._cache.has(self.find(reference).version.package)
 
     def packed(self, entry: Entry) -> Packed:
         """A version as the bytes of its files, with every check."""
@@ -380,7 +285,7 @@ class Store:
         self.check_base(packed.manifest.base)
         place = _package(name, packed.digest)
         self.files.add_folder(place, packed.files)
-        record = self._append(name, lambda state: state.publish(packed.digest, packed.bytes))
+        record = self.log.append(name, lambda state: state.publish(packed.digest, packed.bytes))
         if MANIFEST not in self.files.names(place):  # purged before there was a record of it
             self.files.add_folder(place, packed.files)
         return Entry(name, record.versions[-1])
@@ -395,7 +300,7 @@ class Store:
                 raise TaskNotFound(f"Task {name!r} has no version {version}.", f"It has: {has}.")
             return state.rollback(version)
 
-        record = self._append(name, change)
+        record = self.log.append(name, change)
         found = record.find(version)
         assert found is not None  # noqa: S101 - `change` has seen it
         return Entry(name, found)
@@ -409,14 +314,14 @@ class Store:
                 raise self._unknown(name, state)
             return state.purge() if purge else state.remove()
 
-        record = self._append(name, change, despite_damage=purge)
+        record = self.log.append(name, change, despite_damage=purge)
         if purge:
-            for digest in self._had(name) - _packages(self._newest(name)):
+            for digest in self._had(name) - self.log.newest(name).packages:
                 if self._cache is not None:
                     self._cache.forget(digest)
                 self.files.remove(_package(name, digest))
             self._sweep(name, HOUR)
-            self._forget(name, record, HOUR)
+            self.log.forget(name, record, HOUR)
             self.forget_runs(name)
 
     def collect(self, *, keep: int | None = None, older_than: float = HOUR) -> int:
@@ -427,91 +332,31 @@ class Store:
         """
         count = self.files.sweep(older_than)
         named: set[str] = set()
-        for tenant in self._tenants():
-            for name in self._names(tenant):
-                record = self.record(name)
-                if keep is not None and record.collect(keep).versions != record.versions:
-                    record = self._append(name, lambda state: state.collect(keep))
-                self._forget(name, record, older_than)
-                named |= _packages(record)
-                count += self._sweep(name, older_than)
+        for name in self.log.names():
+            record = self.record(name)
+            if keep is not None and record.collect(keep).versions != record.versions:
+                record = self.log.append(name, lambda state: state.collect(keep))
+            self.log.forget(name, record, older_than)
+            named |= record.packages
+            count += self._sweep(name, older_than)
         if self._cache is not None:
             count += self._cache.forget_others(named)
         return count
 
-    def _append(
-        self, name: str, change: Callable[[Record], Record], *, despite_damage: bool = False
-    ) -> Record:
-        """Add a record, on top of whatever another writer has added meanwhile."""
-        for _ in range(TRIES):
-            try:
-                state = self._newest(name)
-            except PackageError:
-                if not despite_damage:
-                    raise
-                state = self._damaged(name)
-            record = change(state)
-            place = f"{_home(name)}/records/{_file_of(record.sequence)}"
-            if self.files.create(place, record.to_json()):
-                self._looked.pop(name, None)  # what was done here is seen here at once
-                return record
-        raise BankError(
-            f"Task {name!r} could not be changed: others keep changing it.", "Try again."
-        )
-
-    def _damaged(self, name: str) -> Record:
-        """In place of a record that cannot be read, one that gives no version number again."""
-        last = int(self.files.names(f"{_home(name)}/records")[-1].removesuffix(".json"))
-        lost = Version(last, "", 0, "")
-        return replace(NOTHING, sequence=last, highest=last, current=last, versions=(lost,))
-
     def _had(self, name: str) -> set[str]:
         """The packages that records of a task name or named: none that is about to be published.
         If one of the records cannot be read, all that there are."""
-        home, found = _home(name), set()
-        for file in self.files.names(f"{home}/records"):
-            try:
-                raw = self.files.read(f"{home}/records/{file}", MAX_BYTES)
-                found |= _packages(Record.from_json(raw, name))
-            except FileNotFoundError:  # forgotten just now
-                continue
-            except PackageError:
-                return set(self.files.names(f"{home}/packages"))
-        return found
+        try:
+            return self.log.packages(name)
+        except PackageError:
+            return set(self.files.names(f"{home_of(name)}/packages"))
 
     def _sweep(self, name: str, older_than: float) -> int:
         """Delete the packages of a task that no record names; how many there were."""
-        home, count = f"{_home(name)}/packages", 0
-        for package in set(self.files.names(home)) - _packages(self._newest(name)):
-            with suppress(FileNotFoundError):  # another was quicker
-                if self.files.age(f"{home}/{package}") >= older_than:
-                    self.files.remove(f"{home}/{package}")
-                    count += 1
-        return count
-
-    def _forget(self, name: str, record: Record, older_than: float) -> None:
-        """Delete the old ones of the records before this one. A writer that has read one of them
-        and is slow must find the number after it taken."""
-        records = f"{_home(name)}/records"
-        for file in self.files.names(records):
-            if file < _file_of(record.sequence):
-                with suppress(FileNotFoundError):  # another was quicker
-                    if self.files.age(f"{records}/{file}") >= older_than:
-                        self.files.remove(f"{records}/{file}")
-
-
-def _home(name: str) -> str:
-    tenant, task = split_name(name)
-    return f"{TASKS}/{tenant}/{task}"
-
-
-def _packages(record: Record) -> set[str]:
-    return {each.package for each in record.versions}
+        home = f"{home_of(name)}/packages"
+        unnamed = set(self.files.names(home)) - self.log.newest(name).packages
+        return sum(remove_old(self.files, f"{home}/{each}", older_than) for each in unnamed)
 
 
 def _package(name: str, digest: str) -> str:
-    return f"{_home(name)}/packages/{digest}"
-
-
-def _file_of(sequence: int) -> str:
-    return f"{sequence:08d}.json"
+    return f"{home_of(name)}/packages/{digest}"

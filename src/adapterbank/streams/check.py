@@ -15,9 +15,10 @@ from typing import Any
 
 from adapterbank.bank import Bank
 from adapterbank.errors import AdapterBankError
+from adapterbank.store.entry import Entry
 from adapterbank.store.mount import mount
 from adapterbank.store.package import MANIFEST, Package
-from adapterbank.store.store import Entry, Store
+from adapterbank.store.store import Store
 from adapterbank.store.weights import WEIGHTS
 from adapterbank.tasks.task_file import read_task
 from adapterbank.training.evaluate import logits_of, predictions_of, scores_of
