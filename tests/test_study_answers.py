@@ -529,3 +529,31 @@ def test_rows_caps_do_not_name_a_run(table) -> None:
     assert replace(one, rows=Rows("support")).digest == one.digest
     assert replace(one, rows=Rows("reviews")).digest != one.digest
     assert replace(one, data="c" * 64).digest != one.digest
+
+
+def _finding(study: str):
+    return next(test for _, of, test in STATEMENTS if of == study)
+
+
+def test_small_adapters_against_the_top_layers() -> None:
+    def points(*medians):
+        names = ("adapters 8", "top 1", "top 2")
+        return [
+            {"name": name, "percentiles": [-9, median, 9], "parameters": 100 * 20**i}
+            for i, (name, median) in enumerate(zip(names, medians, strict=False))
+        ]
+
+    test = _finding("figure1-tradeoff")
+    assert test({"groups": {"all tasks": points(-1, -5)}}) is None
+    assert test({"groups": {"all tasks": points(-1, -5, -2)}})[0]
+    assert not test({"groups": {"all tasks": points(-1, -5, 0)}})[0]
+
+
+def test_a_variant_is_better_only_beyond_its_noise() -> None:
+    def arms(*gaps):
+        return {"arms": [{"name": "paper", "gap": None}, *({"name": "x", "gap": g} for g in gaps)]}
+
+    test = _finding("variants")
+    assert test(arms()) is None
+    assert test(arms({"mean": -3, "error": 0.1}, {"mean": 0.3, "error": 0.2}))[0]
+    assert not test(arms({"mean": -3, "error": 0.1}, {"mean": 0.5, "error": 0.2}))[0]

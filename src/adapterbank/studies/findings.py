@@ -165,12 +165,40 @@ def _rates(answer: Answer) -> Verdict | None:
     return held, f"points below the best rate, on average over the rates: {told}"
 
 
+def _top_layers(answer: Answer) -> Verdict | None:
+    """Small adapters against the top layers that are clearly fewer than all of them."""
+    medians = {
+        point["name"]: (point["percentiles"][1], point["parameters"])
+        for points in answer["groups"].values()
+        for point in points
+    }
+    if not {"adapters 8", "top 1", "top 2"} <= medians.keys():
+        return None
+    (ours, few), *others = (medians[name] for name in ("adapters 8", "top 1", "top 2"))
+    told = " and ".join(f"{gap:+.1f} with {trained / few:.0f} times" for gap, trained in others)
+    held = all(ours > gap for gap, _ in others)
+    return held, f"median {ours:+.1f} points with {few:,.0f} parameters; {told} as many"
+
+
+def _variants(answer: Answer) -> Verdict | None:
+    gaps = {arm["name"]: arm["gap"] for arm in answer["arms"] if arm["gap"]}
+    if not gaps or any(gap["error"] is None for gap in gaps.values()):
+        return None
+    best = max(gaps, key=lambda name: gaps[name]["mean"])
+    gap = gaps[best]
+    # The best of several is above its true mean: two standard errors, not one.
+    held = gap["mean"] <= 2 * gap["error"]
+    return held, f"the best, {best}: {gap['mean']:+.2f} ± {gap['error']:.2f} points"
+
+
 STATEMENTS: tuple[tuple[str, str, Callable[[Answer], Verdict | None]], ...] = (
     ("Adapters of size 32 are within 0.4 points + 1 s.e.m. of full fine-tuning on average",
      "quality", _near("adapters 32")),
     ("… and above n-grams and frozen features", "quality", _above_baselines),
     ("The same on GLUE", "table1-glue", _near("adapters 32")),
     ("The same on the further tasks", "table2-further-tasks", _near("adapters")),
+    ("Adapters of size 8 lose less than the top one or two layers, which train far more",
+     "figure1-tradeoff", _top_layers),
     ("Removing one layer's adapters costs little", "figure6-ablation", _one_layer),
     ("Removing all of them falls to the majority class", "figure6-ablation", _all_layers),
     ("Upper layers matter more than lower ones", "figure6-ablation", _upper_layers),
@@ -179,4 +207,5 @@ STATEMENTS: tuple[tuple[str, str, Callable[[Answer], Verdict | None]], ...] = (
     ("LayerNorms alone stay well below adapters of size 32", "figure4-sizes", _layer_norms),
     ("Adapters depend less on the learning rate than full fine-tuning",
      "figure7-learning-rates", _rates),
+    ("No variant of the architecture is better than the paper's", "variants", _variants),
 )  # fmt: skip
