@@ -5,21 +5,32 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from adapterbank.figures.style import COLOURS, MARKERS, note, picture
+from adapterbank.figures.style import (
+    COLOURS,
+    FAMILY_COLOURS,
+    FAMILY_MARKERS,
+    MARKERS,
+    note,
+    picture,
+)
 
 
 def draw_rates(answer: dict[str, Any], path: Path) -> None:
     """A line an arm."""
     with picture(path, 6.4, 3.5) as figure:
         panel = figure.subplots()
+        families = [arm["family"] for arm in answer["arms"]]
         for number, arm in enumerate(answer["arms"]):
+            alone = families.count(arm["family"]) == 1
+            colour = FAMILY_COLOURS[arm["family"]] if alone else COLOURS[number % 8]
+            mark = FAMILY_MARKERS[arm["family"]] if alone else MARKERS[number % 8]
             points = sorted(arm["points"], key=lambda point: float(point["rate"]))
             panel.errorbar(
                 [p["rate"] for p in points],
                 [-p["lost"] for p in points],
                 yerr=[p["error"] for p in points],
-                fmt=f"{MARKERS[number % 8]}-",
-                color=COLOURS[number % 8],
+                fmt=f"{mark}-",
+                color=colour,
                 label=f"{arm['name']} ({len(arm['tasks'])} tasks)",
                 markersize=5,
                 elinewidth=1,
