@@ -24,7 +24,8 @@ from pathlib import Path
 import torch
 
 from adapterbank.bank import Bank
-from adapterbank.learn import Learnt, learn
+from adapterbank.events import Learnt
+from adapterbank.learn import learn
 from adapterbank.model.encoder import Encoder, load_encoder
 from adapterbank.order import make_order
 from adapterbank.store.files import LocalFiles

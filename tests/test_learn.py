@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from adapterbank.errors import ConfigError, NotBetter, WrongBase
-from adapterbank.learn import Compared, Learnt, Plan, Resumed, data_digest, learn, publish
+from adapterbank.events import Compared, Learnt, Plan, Resumed
+from adapterbank.learn import learn, publish
 from adapterbank.model.encoder import fingerprint, load_encoder
 from adapterbank.model.methods import Method
 from adapterbank.order import Earlier, Order, make_order
@@ -160,9 +161,9 @@ def test_the_digest_is_of_every_row_and_label() -> None:
         replace(TASK, dev=TASK.dev[:-1], test=(TASK.dev[-1], *TASK.test)),
         replace(TASK, train=(TASK.train[0]._replace(pair=""), *TASK.train[1:])),
     ]
-    digests = {data_digest(task) for task in (TASK, *changed)}
+    digests = {task.digest() for task in (TASK, *changed)}
     assert len(digests) == 6
-    assert data_digest(replace(TASK, name="other")) == data_digest(TASK)
+    assert replace(TASK, name="other").digest() == TASK.digest()
 
 
 def test_contexts_longer_than_a_window_are_learnt(encoder) -> None:

@@ -21,8 +21,9 @@ import torch
 
 from adapterbank import Bank
 from adapterbank.errors import BankError, ConfigError, DataError
+from adapterbank.events import Learnt, Resumed
 from adapterbank.figures.stream import draw_stream
-from adapterbank.learn import Learnt, Resumed, learn
+from adapterbank.learn import learn
 from adapterbank.model.count import count
 from adapterbank.model.encoder import fingerprint
 from adapterbank.model.methods import Method

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from adapterbank.errors import AdapterBankError, BankNotFound, ConfigError, PackageError
-from adapterbank.learn import Event, Learnt, learn, publish
+from adapterbank.events import Event, Learnt
+from adapterbank.learn import learn, publish
 from adapterbank.model.encoder import Encoder, load_encoder
 from adapterbank.model.wheel import MINILM
 from adapterbank.order import Earlier, Order, make_order

@@ -13,15 +13,13 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
 
 from adapterbank.errors import BaseDamaged, ConfigError, NotBetter
+from adapterbank.events import Compared, Event, Learnt, Plan, Resumed
 from adapterbank.model.count import count, total
 from adapterbank.model.encoder import Encoder, fingerprint
 from adapterbank.model.methods import Method
@@ -42,17 +40,13 @@ from adapterbank.store.record import now_text
 from adapterbank.store.statistics import write_statistics
 from adapterbank.store.store import Store
 from adapterbank.tasks.batches import full_lengths
-from adapterbank.tasks.metrics import LOWER_IS_BETTER
-from adapterbank.tasks.predictions import Prediction
 from adapterbank.tasks.report import DataReport, data_report
-from adapterbank.tasks.task import Example, Task
-from adapterbank.training.baselines import FEATURE_ROWS, Baseline, baselines_of
+from adapterbank.tasks.task import Task
+from adapterbank.training.baselines import FEATURE_ROWS, baselines_of
 from adapterbank.training.checkpoint import Checkpoint
 from adapterbank.training.evaluate import scores_of
 from adapterbank.training.judge import (
     Judgement,
-    Rounded,
-    Warned,
     balance,
     confusions,
     dev_answers,
@@ -61,7 +55,7 @@ from adapterbank.training.judge import (
     round_if_it_holds,
     warning,
 )
-from adapterbank.training.loop import Epoch, Run, Scores, Step
+from adapterbank.training.loop import Epoch, Run, Step
 from adapterbank.training.pace import Pace, fit_to_time, measure_pace
 from adapterbank.training.recipe import Recipe
 from adapterbank.training.rows import Rows, prepare
@@ -79,88 +73,6 @@ LATE = (
     "sklearn.metrics",
     "transformers.models.bert.modeling_bert",
 )
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is about to happen, and how long it is expected to take."""
-
-    recipe: Recipe
-    steps: int
-    seconds: float
-    """All of it: baselines, training, scoring."""
-    trained_parameters: int
-    package_bytes: int
-
-
-@dataclass(frozen=True)
-class Resumed:
-    """The run goes on from a saved state."""
-
-    step: int
-    steps: int
-    dev: list[Scores]
-    """Of the epochs that were done before."""
-
-
-@dataclass(frozen=True)
-class Learnt:
-    """The end: what the task learnt, and how good it is."""
-
-    manifest: Manifest
-    """Without digests: publishing fills them in."""
-    tensors: dict[str, Tensor]
-    examples: Sequence[Example]
-    """The rows of the last score: test, or dev where there is none."""
-    predictions: list[Prediction]
-    seconds: float
-    examples_per_second: float
-    compared: Compared | None = None
-    warnings: tuple[str, ...] = ()
-    """What its owner should know before it is used."""
-
-    def result(self, entry: Entry) -> dict[str, Any]:
-        """What came of it, once it is in the bank; for JSON."""
-        manifest = self.manifest
-        return {
-            "task": entry.task,
-            "version": entry.version.version,
-            "kind": manifest.kind,
-            "labels": list(manifest.labels),
-            "metric": manifest.metric,
-            "dev": manifest.dev,
-            "test": manifest.test,
-            "baselines": manifest.baselines,
-            "method": manifest.method.name,
-            "trained_parameters": manifest.parameters.trained,
-            "percent_of_base": manifest.parameters.percent_of_base,
-            "percent_without_embeddings": manifest.parameters.percent_without_embeddings,
-            "temperature": manifest.temperature,
-            "precision": manifest.precision,
-            "bytes": entry.version.bytes,
-            "rows": manifest.data.rows,
-            "seconds": self.seconds,
-            "examples_per_second": self.examples_per_second,
-        }
-
-
-@dataclass(frozen=True)
-class Compared:
-    """An earlier version and the one that went on from it, on the same rows of dev."""
-
-    reference: str
-    metric: str
-    before: float
-    after: float
-
-    @property
-    def worse(self) -> bool:
-        """Whether going on has cost something."""
-        gain = self.after - self.before
-        return (-gain if self.metric in LOWER_IS_BETTER else gain) < 0
-
-
-Event = DataReport | Plan | Resumed | Baseline | Step | Epoch | Rounded | Warned | Compared | Learnt
 
 
 @dataclass
@@ -381,7 +293,7 @@ def _place(
     if runs is None:
         return None
     config = {
-        "data": data_digest(task),
+        "data": task.digest(),
         "base": encoder.fingerprint,
         "method": repr(order.method),
         "recipe": recipe.as_dict(),
@@ -391,16 +303,6 @@ def _place(
     }
     digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
     return Checkpoint(runs / f"{digest[:16]}.safetensors")
-
-
-def data_digest(task: Task) -> str:
-    """A digest of the task's kind, labels and every row, in order."""
-    digest = hashlib.sha256(json.dumps([task.kind, task.labels, task.metric]).encode())
-    for examples in (task.train, task.dev, task.test):
-        digest.update(f"{len(examples)}\n".encode())
-        for example in examples:
-            digest.update(json.dumps(example).encode())
-    return digest.hexdigest()
 
 
 def _manifest(
@@ -435,7 +337,7 @@ def _manifest(
         recipe=recipe.as_dict(),
         data=DataRecord(
             {"train": len(task.train), "dev": len(task.dev), "test": len(task.test)},
-            data_digest(task),
+            task.digest(),
             balance(task),
         ),
         base=BaseRecord(encoder.name, encoder.fingerprint),

@@ -24,7 +24,7 @@ from adapterbank.tasks.task_file import read_task, write_task
 from adapterbank.training.sweep import Candidate, Trial, rank
 
 if TYPE_CHECKING:
-    from adapterbank.learn import Learnt
+    from adapterbank.events import Learnt
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,8 @@ def preload() -> None:
 
 def work(arguments: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """One trial, in a process of its own."""
-    from adapterbank.learn import Learnt, learn
+    from adapterbank.events import Learnt
+    from adapterbank.learn import learn
     from adapterbank.model.encoder import load_encoder
     from adapterbank.order import make_order
     from adapterbank.store.package import write_package

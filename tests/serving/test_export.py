@@ -12,7 +12,8 @@ from adapterbank.errors import UnsupportedBase
 from adapterbank.model.encoder import load_encoder
 from adapterbank.serving.engine import open_engine
 from adapterbank.serving.export import export_folder, find_export, make_export
-from adapterbank.serving.graph import LINEARS, build_graph
+from adapterbank.serving.graph import build_graph
+from adapterbank.serving.graph_builder import LINEARS
 from adapterbank.serving.passes import Passes, Rehearsal
 from adapterbank.serving.predictor import Predictor
 from serving.conftest import MEMORY, make_store

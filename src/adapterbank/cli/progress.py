@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
-    from adapterbank.learn import Event, Learnt, Plan
+    from adapterbank.events import Event, Learnt, Plan
     from adapterbank.training.baselines import Baseline
     from adapterbank.training.judge import Rounded
     from adapterbank.training.loop import Epoch, Step
@@ -26,7 +26,7 @@ SMOOTHED = 20  # steps that the loss and the speed shown are averaged over
 
 def follow(events: Iterator[Event], metric: str, title: str, *, quiet: bool = False) -> Learnt:
     """Show the events (`quiet`: the training alone) and return the last one."""
-    from adapterbank.learn import Learnt
+    from adapterbank.events import Learnt
     from adapterbank.training.loop import Epoch, Step
 
     with Follower(metric, title) as follower:
@@ -66,7 +66,7 @@ class Follower:
 
     def see(self, event: Event) -> None:
         """Show one event."""
-        from adapterbank.learn import Compared, Plan, Resumed
+        from adapterbank.events import Compared, Plan, Resumed
         from adapterbank.tasks.report import DataReport
         from adapterbank.training.baselines import Baseline
         from adapterbank.training.judge import Rounded, Warned

@@ -71,12 +71,11 @@ def sweep(
         check_known(data, bank)
     from adapterbank.bank import Bank
     from adapterbank.compute.open import open_compute
-    from adapterbank.learn import data_digest
     from adapterbank.sweeps import Sweep
 
     store = Bank.open(bank, base, device=device).store
     # Trials of one task share a folder: a larger grid finds the smaller one's done.
-    about = json.dumps([data_digest(data), store.base.fingerprint]).encode()
+    about = json.dumps([data.digest(), store.base.fingerprint]).encode()
     place = store.runs(task) / f"sweep-{hashlib.sha256(about).hexdigest()[:12]}"
     swept = Sweep(place, base or store.base.name, device, every)
     swept.open(data)

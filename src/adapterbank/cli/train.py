@@ -14,7 +14,7 @@ from adapterbank.cli.output import JSON_HELP, print_classes, print_json, print_t
 from adapterbank.cli.remote import ServerOption
 
 if TYPE_CHECKING:
-    from adapterbank.learn import Learnt
+    from adapterbank.events import Learnt
     from adapterbank.model.encoder import Encoder
     from adapterbank.order import Order
     from adapterbank.store.entry import Entry
@@ -213,7 +213,8 @@ def _train_there(
 def _look(encoder: Encoder, task: Task, order: Order, as_json: bool) -> None:
     """A dry run: everything up to the plan. It makes no bank."""
     from adapterbank.cli.progress import Follower
-    from adapterbank.learn import Plan, learn
+    from adapterbank.events import Plan
+    from adapterbank.learn import learn
     from adapterbank.tasks.report import DataReport
 
     found: dict[str, Any] = {"task": task.name}

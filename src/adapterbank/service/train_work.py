@@ -20,7 +20,7 @@ from typing import Any
 from adapterbank.bank import Bank
 from adapterbank.compute.records import write_record
 from adapterbank.errors import TooLarge
-from adapterbank.learn import Compared, Event, Learnt, Plan, Resumed
+from adapterbank.events import Compared, Event, Learnt, Plan, Resumed
 from adapterbank.learn import preload as preload  # before a unit is forked
 from adapterbank.service.apart import bounded_memory
 from adapterbank.store.package import pack

@@ -17,7 +17,7 @@ import numpy as np
 from adapterbank.errors import ConfigError, PackageError, UnsupportedBase
 from adapterbank.model.encoder import Encoder
 from adapterbank.model.probes import TOLERANCE, probe_rows
-from adapterbank.serving.graph import Builder, onnx_type
+from adapterbank.serving.graph_builder import Builder, onnx_type
 from adapterbank.store.files import appearing
 from adapterbank.store.manifest import Manifest
 from adapterbank.store.mount import mount

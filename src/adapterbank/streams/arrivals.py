@@ -27,7 +27,6 @@ from typing import Any
 
 from adapterbank.bank import OF_DATA
 from adapterbank.errors import ConfigError, DataError
-from adapterbank.learn import data_digest
 from adapterbank.order import OF_ADAPTER, OF_METHOD, OF_RECIPE, OWN, SHORT
 from adapterbank.store.names import check_name
 from adapterbank.tasks.known import check_rows, is_known, known_task
@@ -93,7 +92,7 @@ class Arrival:
     def digest(self) -> str:
         """Of its files' bytes, or of its rows where it has no files; empty if they can't be had."""
         try:
-            return _digest_of(self.files) if self.files else data_digest(self.read())
+            return _digest_of(self.files) if self.files else self.read().digest()
         except (OSError, DataError):
             return ""
 

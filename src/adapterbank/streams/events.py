@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from adapterbank.learn import Event as LearningEvent
+from adapterbank.events import Event as LearningEvent
 from adapterbank.streams.report import Problem
 from adapterbank.streams.state import Document
 

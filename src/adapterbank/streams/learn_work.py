@@ -14,7 +14,7 @@ from typing import Any
 from adapterbank.bank import Bank
 from adapterbank.compute.protocol import Compute, Work
 from adapterbank.errors import ComputeError, DataError
-from adapterbank.learn import Compared, Learnt
+from adapterbank.events import Compared, Learnt
 from adapterbank.learn import preload as preload  # before a unit is forked
 from adapterbank.store.package import read_package, write_package
 from adapterbank.tasks.task import Task

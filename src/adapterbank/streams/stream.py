@@ -32,7 +32,7 @@ from adapterbank.errors import (
     DataError,
     WrongBase,
 )
-from adapterbank.learn import Learnt
+from adapterbank.events import Learnt
 from adapterbank.model.count import total
 from adapterbank.order import Order
 from adapterbank.store.package import pack

@@ -118,8 +118,7 @@ def _base_facts(base: str) -> BaseFacts:
 
 
 def _task_facts(rows: Rows, source: Any) -> TaskFacts:
-    from adapterbank.learn import data_digest
 
     task = load(rows, source)
     sizes = (len(each) for each in (task.train, task.dev, task.test))
-    return TaskFacts(rows, data_digest(task), task.kind, task.metric, *sizes)
+    return TaskFacts(rows, task.digest(), task.kind, task.metric, *sizes)

@@ -28,7 +28,6 @@ def preload() -> None:
 
 def work(arguments: dict[str, Any], emit: Emit) -> Record:
     """Run, and keep the record."""
-    from adapterbank.learn import data_digest
     from adapterbank.model.encoder import load_encoder
     from adapterbank.tasks.task_file import read_task
 
@@ -41,7 +40,7 @@ def work(arguments: dict[str, Any], emit: Emit) -> Record:
     if encoder.fingerprint != config.base:
         raise ConfigError(f"The base is {encoder.fingerprint}, and the run is of {config.base}.")
     task = read_task(Path(arguments["data"]))
-    if data_digest(task) != config.data:
+    if task.digest() != config.data:
         raise DataError(
             f"The rows of {task.name} in {arguments['data']} are not those of the study.",
             "Delete the file: it is written anew.",
@@ -56,7 +55,8 @@ def work(arguments: dict[str, Any], emit: Emit) -> Record:
 
 
 def _train(config: RunConfig, encoder: Encoder, task: Task, runs: Path, emit: Emit) -> Record:
-    from adapterbank.learn import Learnt, Resumed, learn
+    from adapterbank.events import Learnt, Resumed
+    from adapterbank.learn import learn
     from adapterbank.model.config import AdapterConfig
     from adapterbank.model.methods import Method, MethodName
     from adapterbank.order import Order

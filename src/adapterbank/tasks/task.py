@@ -12,6 +12,8 @@ Four kinds. Each may read one text or a pair; a span task reads a question and i
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -106,3 +108,12 @@ class Task:
         """The place of each example's label (classification)."""
         ids = {label: i for i, label in enumerate(self.labels)}
         return [ids[str(example.label)] for example in examples]
+
+    def digest(self) -> str:
+        """Of its kind, its labels and every row, in order."""
+        found = hashlib.sha256(json.dumps([self.kind, self.labels, self.metric]).encode())
+        for examples in (self.train, self.dev, self.test):
+            found.update(f"{len(examples)}\n".encode())
+            for example in examples:
+                found.update(json.dumps(example).encode())
+        return found.hexdigest()
