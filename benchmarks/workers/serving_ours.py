@@ -13,9 +13,9 @@ from protocol import serve, token_rows
 
 from adapterbank.model.config import AdapterConfig
 from adapterbank.model.encoder import Encoder, load_encoder
-from adapterbank.serving.onnx_pass import open_session
 from adapterbank.serving.passes import Passes
 from adapterbank.serving.rows import Row
+from adapterbank.serving.sessions import open_session
 
 SIZE, TASKS = 64, 32
 kind, base = sys.argv[1:]

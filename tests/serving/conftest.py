@@ -66,8 +66,10 @@ def store(tmp_path_factory, encoder) -> Store:
 
 @pytest.fixture(scope="session")
 def engine_on(encoder) -> Callable[..., Engine]:
-    def make(store: Store, *, onnx: bool = True, memory: int = MEMORY) -> Engine:
-        passes = Passes(encoder.fingerprint, lambda: encoder, memory=memory, onnx=onnx)
+    def make(store: Store, *, onnx: bool = True, memory: int = MEMORY, threads: int = 0) -> Engine:
+        passes = Passes(
+            encoder.fingerprint, lambda: encoder, memory=memory, threads=threads, onnx=onnx
+        )
         return Engine(store, passes, memory)
 
     return make

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adapterbank.errors import PackageError
+from adapterbank.serving import cut
 from adapterbank.serving.predictor import Predictor, embed
+from adapterbank.serving.sessions import Sessions
 from adapterbank.verify import check_probes
 from serving.conftest import COSTLY, FORMS, PAIRED, VARIANTS, make_store
 from serving.tasks import random_task
@@ -80,13 +84,29 @@ def close_call(answer: dict, tolerance: float) -> bool:
     return len(chances) > 1 and chances[-1] - chances[-2] < 10 * tolerance
 
 
-@pytest.mark.parametrize(("kind", "tolerance"), [("torch", 1e-5), ("onnx", 1e-4)])
+@contextmanager
+def always_apart(really: bool) -> Iterator[None]:
+    """Every batch is cut into runs for each thread, as only large ones are."""
+    with pytest.MonkeyPatch.context() as patch:
+        if really:
+            for name, value in (("LEAST", 1), ("ALONE_TOKENS", 32), ("UNEVEN", 100)):
+                patch.setattr(cut, name, value)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("kind", "tolerance", "apart"),
+    [("torch", 1e-5, False), ("onnx", 1e-4, False), ("onnx", 1e-4, True)],
+)
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_each_row_is_answered_as_if_it_were_alone(engines, alone, kind, tolerance, data) -> None:
+def test_each_row_is_answered_as_if_it_were_alone(
+    engines, alone, kind, tolerance, apart, data
+) -> None:
     names = [*FORMS, *VARIANTS, *COSTLY] if kind == "torch" else list(FORMS)
     inputs = data.draw(st.lists(asked(names), min_size=1, max_size=12))
-    answers = engines[kind].answer(inputs)
+    with always_apart(apart):
+        answers = engines[kind].answer(inputs)
     for (name, value), found in zip(inputs, answers, strict=True):
         same(found, alone(name, value), tolerance)
 
@@ -103,6 +123,26 @@ def test_the_order_of_rows_does_not_matter(engines, kind) -> None:
     draw.shuffle(inputs)
     for value, found in zip(inputs, engines[kind].answer(inputs), strict=True):
         same(found, first[value], 1e-5 if kind == "torch" else 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "apart"),
+    [
+        ([("plain", "good")], False),
+        ([("plain", "good " * 60)], False),  # one long row cannot be shared out
+        ([("plain", "good " * n) for n in range(20, 40)], True),
+        ([(name, "good " * 60) for name in ("plain", "norms")], True),
+        ([(name, "good " * 60) for name in ("upper", "head")], False),
+    ],
+)
+def test_large_batches_run_side_by_side(engine_on, store, monkeypatch, inputs, apart) -> None:
+    """But not those in which a text runs once for several tasks."""
+    engine = engine_on(store, threads=2)
+    used = []
+    each = Sessions.each
+    monkeypatch.setattr(Sessions, "each", lambda *given: used.append(given) or each(*given))
+    engine.answer(inputs)
+    assert bool(used) == apart
 
 
 @pytest.mark.parametrize("kind", ["onnx", "torch"])

@@ -78,7 +78,9 @@ def test_an_export_is_made_once(encoder, engine_on, store, monkeypatch) -> None:
     )
 
 
-@pytest.mark.parametrize("file", ["graph.onnx", "tokenizer.json", "own.safetensors", "base.json"])
+@pytest.mark.parametrize(
+    "file", ["graph.onnx", "weights.bin", "tokenizer.json", "own.safetensors", "base.json"]
+)
 def test_a_damaged_export_is_not_used(encoder, engine_on, store, file) -> None:
     engine_on(store).answer([("plain", TEXTS[0])])
     path = export_folder(encoder.fingerprint) / file

@@ -1,8 +1,9 @@
 """A base as files that ONNX Runtime serves from, made once and kept: no torch is needed then.
 
     <cache>/exports/<fingerprint>-<versions>/
-        graph.onnx   tokenizer.json   own.safetensors   base.json
+        graph.onnx   weights.bin   tokenizer.json   own.safetensors   base.json
 
+The weights are a file of their own, which every session and every process maps into its memory.
 `base.json` comes last and holds the digests of the others. An export is used only if it gave what
 torch gives, to within the tolerance, when it was made.
 """
@@ -32,8 +33,9 @@ from adapterbank.store.sealed import seal, unseal
 if TYPE_CHECKING:
     from adapterbank.model.encoder import Encoder
 
-GRAPH, TOKENIZER, OWN, BASE = "graph.onnx", "tokenizer.json", "own.safetensors", "base.json"
-VERSION = 4  # of the graph that is built
+GRAPH, WEIGHTS, TOKENIZER = "graph.onnx", "weights.bin", "tokenizer.json"
+OWN, BASE = "own.safetensors", "base.json"
+VERSION = 5  # of the graph that is built
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,7 @@ def _build(encoder: Encoder) -> tuple[dict[str, bytes], ExportRecord]:
     from safetensors.numpy import save
 
     from adapterbank.serving.graph import biases_of, build_graph
+    from adapterbank.serving.graph_builder import take_weights
 
     sites, model = encoder.sites, encoder.model
     norms = {
@@ -158,8 +161,11 @@ def _build(encoder: Encoder) -> tuple[dict[str, bytes], ExportRecord]:
     backend: Any = getattr(encoder.tokenizer, "backend_tokenizer", None)
     if backend is None:  # written in Python: it needs the library that it comes with
         raise UnsupportedBase(f"The tokenizer of {encoder.name!r} cannot be exported.")
+    graph = build_graph(encoder)
+    weights = take_weights(graph, WEIGHTS)
     files = {
-        GRAPH: build_graph(encoder).SerializeToString(),
+        GRAPH: graph.SerializeToString(),
+        WEIGHTS: weights,
         TOKENIZER: backend.to_str().encode(),
         OWN: save({**norms, **biases_of(encoder)}),
     }

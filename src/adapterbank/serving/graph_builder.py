@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 OPSET = 20
 IR = 10  # read by ONNX Runtime from 1.18
+PAGE = 4096  # bytes: what a system maps
 FUSED = "com.microsoft"  # ONNX Runtime's own operations
 
 
@@ -300,3 +301,17 @@ def onnx_type(kind: type[np.generic]) -> int:
     from onnx import helper
 
     return int(helper.np_dtype_to_tensor_dtype(np.dtype(kind)))
+
+
+def take_weights(model: ModelProto, file: str) -> bytes:
+    """Take a graph's large tensors out of it: the content of a file of this name beside it."""
+    from onnx.external_data_helper import set_external_data
+
+    content = bytearray()
+    for tensor in model.graph.initializer:
+        if len(tensor.raw_data) >= PAGE:
+            content += bytes(-len(content) % PAGE)
+            set_external_data(tensor, file, offset=len(content), length=len(tensor.raw_data))
+            content += tensor.raw_data
+            tensor.ClearField("raw_data")
+    return bytes(content)

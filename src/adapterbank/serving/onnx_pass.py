@@ -7,21 +7,28 @@ once for as long as none of them has changed it.
 
 from __future__ import annotations
 
-import math
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 from numpy.typing import NDArray
 
 from adapterbank.model.config import AdapterConfig
 from adapterbank.serving.arena import BARE, Arena
+from adapterbank.serving.cut import (
+    ALONE_COST,
+    RUN_COST,
+    RUN_TOKENS,
+    cut_runs,
+    is_even,
+    limits_apart,
+)
 from adapterbank.serving.export import Export
+from adapterbank.serving.plan import NEVER, Place, Plan, seat_of
 from adapterbank.serving.rows import Array, Row, Seat
+from adapterbank.serving.sessions import Sessions
 from adapterbank.store.manifest import Manifest
 from adapterbank.store.package import Package
 
@@ -29,21 +36,18 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 SMALLEST = 8  # the least class of bottleneck sizes; they go up by doubling
-RUN_TOKENS = 4096  # of one run at most: more fall out of the cache
-RUN_COST = 24  # tokens that take as long as starting one more run
-SPIN = "10"  # microseconds: the next operation of a run comes within that, or not soon
-NEVER = 1 << 30  # the layer from which a task that changes none on changes states
 
 
 @dataclass(frozen=True)
-class Place:
-    """A task's slot in the arena of its class."""
+class Run:
+    """Rows of one class that go through the encoder together."""
 
     size: int
-    slot: int
-    lowest: int
-    """The first layer that it changes, counted in the encoder's depth; the embeddings' LayerNorm
-    changes with the first."""
+    """The class."""
+    numbers: list[int]
+    """Of the rows."""
+    tokens: int
+    """With what they are padded by."""
 
 
 class OnnxPass:
@@ -52,7 +56,7 @@ class OnnxPass:
     def __init__(self, export: Export, budget: int, threads: int = 0) -> None:
         """`budget` is the memory for tasks in bytes; 0 threads: as many as there are cores."""
         self.export, self.budget = export, budget
-        self.session = open_session(export.graph, threads)
+        self.sessions = Sessions(export.graph, threads)
         self._arenas: dict[int, Arena] = {}
         self._lock = threading.Lock()
 
@@ -111,15 +115,35 @@ class OnnxPass:
     def run(self, rows: Sequence[Row]) -> list[Array]:
         """What each row's head reads."""
         found: list[Array | None] = [None] * len(rows)
-        for size, chosen in self._by_class(rows).items():
-            for run in cut_runs([len(rows[i].tokens) for i in chosen]):
-                some = [chosen[i] for i in run]
-                for i, each in zip(some, self._run(size, [rows[i] for i in some]), strict=True):
-                    found[i] = each
+        classes = self._by_class(rows)
+
+        def compute(session: InferenceSession, run: Run) -> None:
+            some = [rows[i] for i in run.numbers]
+            for i, each in zip(run.numbers, self._compute(session, run.size, some), strict=True):
+                found[i] = each
+
+        if (runs := self._apart(rows, classes)) is not None:
+            self.sessions.each(compute, runs)
+        else:
+            for run in _cut(rows, classes, RUN_TOKENS, RUN_COST):
+                compute(self.sessions.together, run)
         return cast(list[Array], found)
 
+    def _apart(self, rows: Sequence[Row], classes: Mapping[int, list[int]]) -> list[Run] | None:
+        """Runs that threads can do side by side, each with as much to do; None if there are none.
+        A text that several tasks read stays with them in one run."""
+        if _has_shared_texts(rows):
+            return None
+        threads = self.sessions.threads
+        for limit in limits_apart(sum(len(row.tokens) for row in rows), threads):
+            runs = _cut(rows, classes, limit, ALONE_COST)
+            if is_even([run.tokens for run in runs], threads):
+                return runs
+        return None
+
     def _by_class(self, rows: Sequence[Row]) -> dict[int, list[int]]:
-        """Row numbers by class. Rows of no slot go with the largest: every arena has the base."""
+        """Row numbers by class, those of a task together. Rows of no slot go with the most others:
+        every arena has the base."""
         classes: defaultdict[int, list[int]] = defaultdict(list)
         bare = []
         for i, row in enumerate(rows):
@@ -131,123 +155,40 @@ class OnnxPass:
         if bare:
             most = max(classes, key=lambda size: len(classes[size]), default=SMALLEST)
             classes[most] += bare
-        return classes
+        return {
+            size: sorted(chosen, key=lambda i: seat_of(rows[i])) for size, chosen in classes.items()
+        }
 
-    def _run(self, size: int, rows: Sequence[Row]) -> Iterator[Array]:
+    def _compute(
+        self, session: InferenceSession, size: int, rows: Sequence[Row]
+    ) -> Iterator[Array]:
         plan = Plan.of(rows, self.export.depth)
         feed: dict[str, NDArray[Any]] = {**self._arena(size).inputs, **plan.inputs}
         if not self.export.token_types:
             del feed["token_type_ids"]
         wanted = sorted({row.reads or "hidden" for row in rows})
-        out = dict(zip(wanted, self.session.run(wanted, feed), strict=True))
+        out = dict(zip(wanted, session.run(wanted, feed), strict=True))
         for row, place in zip(rows, plan.places, strict=True):
             found = out[row.reads or "hidden"][place]
             yield found if row.reads else found[: len(row.tokens)]
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The inputs of a run that say which rows go where, and where each row comes out."""
-
-    inputs: dict[str, NDArray[Any]]
-    places: list[int]
-
-    @classmethod
-    def of(cls, rows: Sequence[Row], depth: int) -> Plan:
-        """Rows with the same tokens are one text; a text is one row for each task that has changed
-        it so far."""
-        texts: dict[bytes, int] = {}
-        number = [texts.setdefault(row.key, len(texts)) for row in rows]
-        seats = [_seat_of(row) for row in rows]
-
-        def streams(layer: int) -> dict[tuple[int, int], int]:
-            """What runs through a layer, by slot and text: rows of one slot stand together."""
-            found = {
-                (slot if lowest <= layer else BARE, text)
-                for (slot, lowest), text in zip(seats, number, strict=True)
-            }
-            return {stream: place for place, stream in enumerate(sorted(found))}
-
-        inputs: dict[str, NDArray[Any]] = {}
-        before = streams(0)
-        first = dict(zip(number, rows, strict=True))
-        inputs |= _padded([first[text] for _, text in before])
-        inputs["slots.embeddings"] = _groups(before)
-        for layer in range(depth):
-            now = streams(layer)
-            came = [before.get(stream, before.get((BARE, stream[1]))) for stream in now]
-            inputs[f"rows.{layer}"] = np.array(came, np.int64)
-            inputs[f"slots.{layer}"] = _groups(now)
-            before = now
-        places = [
-            before[slot if lowest < depth else BARE, text]
-            for (slot, lowest), text in zip(seats, number, strict=True)
-        ]
-        return cls(inputs, places)
+def _cut(rows: Sequence[Row], classes: Mapping[int, list[int]], limit: int, cost: int) -> list[Run]:
+    lengths = {size: [len(rows[i].tokens) for i in chosen] for size, chosen in classes.items()}
+    return [
+        Run(size, [chosen[i] for i in run], len(run) * lengths[size][run[0]])
+        for size, chosen in classes.items()
+        for run in cut_runs(lengths[size], limit, cost)
+    ]
 
 
-def _seat_of(row: Row) -> tuple[int, int]:
-    """Its slot, and the first layer that changes."""
-    if row.seat is None:
-        return BARE, NEVER
-    place = cast(Place, row.seat)
-    return place.slot, place.lowest
-
-
-def _padded(rows: Sequence[Row]) -> dict[str, NDArray[np.int32]]:
-    lengths = np.array([len(row.tokens) for row in rows], np.int32)
-    ids = np.zeros((len(rows), lengths.max()), np.int32)
-    types = np.zeros_like(ids)
-    for i, row in enumerate(rows):
-        ids[i, : lengths[i]] = row.tokens
-        types[i, : lengths[i]] = row.types
-    return {"input_ids": ids, "token_type_ids": types, "lengths": lengths}
-
-
-def _groups(streams: dict[tuple[int, int], int]) -> NDArray[np.int64]:
-    """The slot of each group: the largest groups of one size that fit all tasks."""
-    slots = np.array([slot for slot, _ in streams], np.int64)
-    _, counts = np.unique(slots, return_counts=True)
-    return slots[:: math.gcd(*counts.tolist())]
+def _has_shared_texts(rows: Sequence[Row]) -> bool:
+    """Whether layers can run once for several rows."""
+    texts = Counter(row.key for row in rows if row.seat is None or row.seat.lowest > 0)
+    return any(times > 1 for times in texts.values())
 
 
 def class_of(adapter: AdapterConfig | None) -> int:
     """The least class that holds a task's bottlenecks."""
     size = adapter.size if adapter else 1
     return max(SMALLEST, 1 << (size - 1).bit_length())
-
-
-def cut_runs(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Row numbers by length, cut where padding would cost more than one more run."""
-    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
-    run: list[int] = []
-    waste = 0
-    for i in order:
-        if run:
-            longest = lengths[run[0]]
-            waste += longest - lengths[i]
-            if waste > RUN_COST or (len(run) + 1) * longest > RUN_TOKENS:
-                yield run
-                run, waste = [], 0
-        run.append(i)
-    if run:
-        yield run
-
-
-def open_session(graph: Path, threads: int) -> InferenceSession:
-    """A session on the CPU. Threads that wait soon lie down to sleep, so that other programs and
-    other parts of this one go on."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3
-    options.add_session_config_entry("session.intra_op.spin_duration_us", SPIN)
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    return onnxruntime.InferenceSession(
-        graph,
-        options,
-        providers=["CPUExecutionProvider"],
-        # Sum and LayerNorm in one operation run on one thread, three times as long as two.
-        disabled_optimizers=["SkipLayerNormFusion"],
-    )
