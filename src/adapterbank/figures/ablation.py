@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from adapterbank.figures.style import COLOURS, MARKERS, note, picture
+from adapterbank.figures.style import look, note, picture
 
 
 def draw_ablation(answer: dict[str, Any], path: Path) -> None:
@@ -60,12 +60,13 @@ def _heat_map(
 def _starts(panel: Any, starts: dict[str, list[dict[str, Any]]]) -> None:
     for number, (task, points) in enumerate(starts.items()):
         ordered = sorted(points, key=lambda point: float(point["std"]))
+        colour, mark = look(number)
         panel.errorbar(
             [p["std"] for p in ordered],
             [p["mean"] for p in ordered],
             yerr=[p["error"] or 0 for p in ordered],
-            fmt=f"{MARKERS[number % 8]}-",
-            color=COLOURS[number % 8],
+            fmt=f"{mark}-",
+            color=colour,
             label=task,
             markersize=4.5,
             elinewidth=1,

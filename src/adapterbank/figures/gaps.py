@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from adapterbank.figures.style import COLOURS, INK, MARKERS, note, picture
+from adapterbank.figures.style import INK, look, note, picture
 
 SHOWN = 12.0  # points; what is further away is drawn at the edge, with its figure
 
@@ -23,7 +23,7 @@ def draw_gaps(answer: dict[str, Any], path: Path) -> None:
         panel = figure.subplots()
         step = 0.72 / max(len(arms), 1)
         for number, arm in enumerate(arms):
-            colour, mark = COLOURS[number % 8], MARKERS[number % 8]
+            colour, mark = look(number)
             offset = (number - (len(arms) - 1) / 2) * step
             points = [
                 (place + offset, gap["mean"], gap["error"])

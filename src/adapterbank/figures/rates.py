@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from adapterbank.figures.style import (
-    COLOURS,
     FAMILY_COLOURS,
     FAMILY_MARKERS,
-    MARKERS,
+    look,
     note,
     picture,
 )
@@ -21,9 +20,9 @@ def draw_rates(answer: dict[str, Any], path: Path) -> None:
         panel = figure.subplots()
         families = [arm["family"] for arm in answer["arms"]]
         for number, arm in enumerate(answer["arms"]):
-            alone = families.count(arm["family"]) == 1
-            colour = FAMILY_COLOURS[arm["family"]] if alone else COLOURS[number % 8]
-            mark = FAMILY_MARKERS[arm["family"]] if alone else MARKERS[number % 8]
+            colour, mark = look(number)
+            if families.count(arm["family"]) == 1:
+                colour, mark = FAMILY_COLOURS[arm["family"]], FAMILY_MARKERS[arm["family"]]
             points = sorted(arm["points"], key=lambda point: float(point["rate"]))
             panel.errorbar(
                 [p["rate"] for p in points],

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C510A", "#666666",
 )  # fmt: skip
-MARKERS = "osD^vPX*"  # beside the colours, for print without them
+MARKERS = "osD^vPX*<"  # beside the colours, for print without them; one more than there are colours
 # Every picture shows a method in the same colour and with the same mark.
 FAMILY_COLOURS = {
     "adapters": COLOURS[0],
@@ -50,6 +50,11 @@ STYLE: Any = {
     "legend.frameon": False,
     "svg.hashsalt": "adapterbank",  # the same record gives the same file
 }
+
+
+def look(number: int) -> tuple[str, str]:
+    """A colour and a mark for one of many, no two alike."""
+    return COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
 
 
 @contextmanager
