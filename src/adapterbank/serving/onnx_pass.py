@@ -10,21 +10,13 @@ from __future__ import annotations
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from numpy.typing import NDArray
 
 from adapterbank.model.config import AdapterConfig
 from adapterbank.serving.arena import BARE, Arena
-from adapterbank.serving.cut import (
-    ALONE_COST,
-    RUN_COST,
-    RUN_TOKENS,
-    cut_runs,
-    is_even,
-    limits_apart,
-)
+from adapterbank.serving.cut import Cut, Run, cut, one_by_one
 from adapterbank.serving.export import Export
 from adapterbank.serving.plan import NEVER, Place, Plan, seat_of
 from adapterbank.serving.rows import Array, Row, Seat
@@ -36,18 +28,6 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 SMALLEST = 8  # the least class of bottleneck sizes; they go up by doubling
-
-
-@dataclass(frozen=True)
-class Run:
-    """Rows of one class that go through the encoder together."""
-
-    size: int
-    """The class."""
-    numbers: list[int]
-    """Of the rows."""
-    tokens: int
-    """With what they are padded by."""
 
 
 class OnnxPass:
@@ -115,31 +95,25 @@ class OnnxPass:
     def run(self, rows: Sequence[Row]) -> list[Array]:
         """What each row's head reads."""
         found: list[Array | None] = [None] * len(rows)
-        classes = self._by_class(rows)
 
         def compute(session: InferenceSession, run: Run) -> None:
-            some = [rows[i] for i in run.numbers]
-            for i, each in zip(run.numbers, self._compute(session, run.size, some), strict=True):
+            some = [rows[i] for i in run.rows]
+            for i, each in zip(run.rows, self._compute(session, run.size, some), strict=True):
                 found[i] = each
 
-        if (runs := self._apart(rows, classes)) is not None:
-            self.sessions.each(compute, runs)
+        way = self._cut(rows)
+        if way.side_by_side:
+            self.sessions.each(compute, way.runs)
         else:
-            for run in _cut(rows, classes, RUN_TOKENS, RUN_COST):
+            for run in way.runs:
                 compute(self.sessions.together, run)
         return cast(list[Array], found)
 
-    def _apart(self, rows: Sequence[Row], classes: Mapping[int, list[int]]) -> list[Run] | None:
-        """Runs that threads can do side by side, each with as much to do; None if there are none.
-        A text that several tasks read stays with them in one run."""
-        if _has_shared_texts(rows):
-            return None
-        threads = self.sessions.threads
-        for limit in limits_apart(sum(len(row.tokens) for row in rows), threads):
-            runs = _cut(rows, classes, limit, ALONE_COST)
-            if is_even([run.tokens for run in runs], threads):
-                return runs
-        return None
+    def _cut(self, rows: Sequence[Row]) -> Cut:
+        """Into runs; a text that runs once for several tasks stays with all of them in one."""
+        choose = one_by_one if _has_shared_texts(rows) else cut
+        lengths = [len(row.tokens) for row in rows]
+        return choose(self._by_class(rows), lengths, self.sessions.threads)
 
     def _by_class(self, rows: Sequence[Row]) -> dict[int, list[int]]:
         """Row numbers by class, those of a task together. Rows of no slot go with the most others:
@@ -171,15 +145,6 @@ class OnnxPass:
         for row, place in zip(rows, plan.places, strict=True):
             found = out[row.reads or "hidden"][place]
             yield found if row.reads else found[: len(row.tokens)]
-
-
-def _cut(rows: Sequence[Row], classes: Mapping[int, list[int]], limit: int, cost: int) -> list[Run]:
-    lengths = {size: [len(rows[i].tokens) for i in chosen] for size, chosen in classes.items()}
-    return [
-        Run(size, [chosen[i] for i in run], len(run) * lengths[size][run[0]])
-        for size, chosen in classes.items()
-        for run in cut_runs(lengths[size], limit, cost)
-    ]
 
 
 def _has_shared_texts(rows: Sequence[Row]) -> bool:
