@@ -128,6 +128,7 @@ def test_the_order_of_rows_does_not_matter(engines, kind) -> None:
 @pytest.mark.parametrize(
     ("inputs", "apart"),
     [
+        ([("plain", 7)], False),  # nothing that can be read
         ([("plain", "good")], False),
         ([("plain", "good " * 60)], False),  # one long row cannot be shared out
         ([("plain", "good " * n) for n in range(20, 40)], True),

@@ -42,7 +42,7 @@ def cut(classes: Mapping[int, Sequence[int]], lengths: Sequence[int], threads: i
     """The quickest of some ways to cut all rows, which come by class."""
     ways = [one_by_one(classes, lengths, threads)]
     tokens = sum(lengths)
-    least = -(-tokens // (threads * ALONE_TOKENS))
+    least = max(1, -(-tokens // (threads * ALONE_TOKENS)))
     for runs_a_thread in range(least, least + TRIES):
         limit = -(-tokens // (threads * runs_a_thread))
         runs = _runs(classes, lengths, limit, ALONE_COST)
