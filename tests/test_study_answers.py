@@ -188,6 +188,7 @@ def test_a_tradeoff(tmp_path) -> None:
     assert points["adapters 4"]["percentiles"] == pytest.approx([-1, -1, -1])
     assert points["adapters 8"]["percentiles"] == pytest.approx([-1.6, -1.0, -0.4])
     assert points["adapters 4"]["parameters"] == 400
+    assert answer["reference_parameters"] == 1000
     assert points["top 1"]["family"] == "top layers"
     assert "| adapters 8 | 1,000 | 2 | -1.6 | -1.0 | -0.4 |" in kind_of(study).markdown(answer)
     assert "top layers" in drawn(study, answer, tmp_path / "t.svg")

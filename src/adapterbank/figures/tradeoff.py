@@ -26,10 +26,12 @@ def draw_tradeoff(answer: dict[str, Any], path: Path) -> None:
             for family in dict.fromkeys(point["family"] for point in points):
                 _family(panel, family, [p for p in points if p["family"] == family])
             panel.axhline(0, color=INK, linewidth=1)
+            panel.plot(answer["reference_parameters"], 0, "*", color=INK, markersize=9,
+                       label=answer["reference"], clip_on=False)  # fmt: skip
             parameters_axis(panel)
             panel.grid(axis="y")
         panels[0].set_ylabel(f"points above {answer['reference']}")
-        panels[0].legend(loc="lower right", fontsize=8)
+        panels[0].legend(loc="lower left", fontsize=8)
         note(figure, "Lines: the median over tasks. Bands: the 20th to the 80th percentile.")
 
 
@@ -38,6 +40,16 @@ def _family(panel: Any, family: str, points: list[dict[str, Any]]) -> None:
     x = [point["parameters"] for point in points]
     low, middle, high = zip(*(point["percentiles"] for point in points), strict=True)
     colour, mark = FAMILY_COLOURS[family], FAMILY_MARKERS[family]
+    for point, place in zip(points, middle, strict=True):  # its size, or how many layers
+        panel.annotate(
+            point["name"].split()[-1],
+            (point["parameters"], place),
+            (0, -12),
+            textcoords="offset points",
+            color=colour,
+            ha="center",
+            fontsize=8,
+        )
     if len(points) > 1:
         panel.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
         panel.plot(x, middle, f"{mark}-", color=colour, label=family, markersize=5)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from adapterbank.studies.answers.common import FAMILIES, about, lines, progress_note
+from adapterbank.studies.answers.common import (
+    FAMILIES,
+    about,
+    lines,
+    mean_of,
+    progress_note,
+)
 from adapterbank.studies.study import Study
-from adapterbank.studies.table import Table, table_of
+from adapterbank.studies.table import Cell, Table, table_of
 
 PERCENTILES = (20, 50, 80)  # the paper's
 
@@ -21,6 +28,7 @@ def compute(study: Study) -> dict[str, Any]:
     return {
         **about(study),
         "reference": study.reference,
+        "reference_parameters": _trained(table.cells[study.reference].values()),
         "groups": {name: _points(table, tasks) for name, tasks in groups.items()},
     }
 
@@ -37,17 +45,21 @@ def _points(table: Table, tasks: list[str]) -> list[dict[str, Any]]:
         }
         if arm.name == table.study.reference or not gaps:
             continue
-        trained = [cells[task].records[0]["trained_parameters"] for task in gaps]
         found.append(
             {
                 "name": arm.name,
                 "family": FAMILIES[arm.fixed.get("method", "adapters")],
-                "parameters": float(np.mean(trained)),
+                "parameters": _trained(cells[task] for task in gaps),
                 "gaps": gaps,
                 "percentiles": [float(p) for p in np.percentile([*gaps.values()], PERCENTILES)],
             }
         )
     return found
+
+
+def _trained(cells: Iterable[Cell]) -> float | None:
+    """Parameters, on average over tasks; those with more labels have larger heads."""
+    return mean_of(cell.records[0]["trained_parameters"] for cell in cells)
 
 
 def markdown(answer: dict[str, Any]) -> str:
