@@ -1,10 +1,13 @@
 """Rows of many tasks in one pass: `serving_ours.py KIND BASE`, where KIND is `onnx` or `torch`, or
-`bare` for the base alone in ONNX Runtime, exported by torch. Heads are left out."""
+for the base alone in ONNX Runtime, exported by torch, `bare` (as it comes: every operation on all
+cores) or `bare-cut` (a part of the batch on each core). Heads are left out."""
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,6 @@ from adapterbank.model.config import AdapterConfig
 from adapterbank.model.encoder import Encoder, load_encoder
 from adapterbank.serving.passes import Passes
 from adapterbank.serving.rows import Row
-from adapterbank.serving.sessions import open_session
 
 SIZE, TASKS = 64, 32
 kind, base = sys.argv[1:]
@@ -54,22 +56,34 @@ def export_plain(encoder: Encoder, file: Path) -> None:
     )
 
 
-if kind == "bare":
+if kind.startswith("bare"):
+    import onnxruntime
+
+    cores = len(os.sched_getaffinity(0))
+    parts = cores if kind == "bare-cut" else 1
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = cores // parts
     with tempfile.TemporaryDirectory() as folder:
         export_plain(encoder, Path(folder) / "base.onnx")
-        session = open_session(Path(folder) / "base.onnx", 0)
+        session = onnxruntime.InferenceSession(Path(folder) / "base.onnx", options)
+    pool = ThreadPoolExecutor(parts)
 
-    def prepare(request: dict[str, Any]) -> Any:
+    def pad(rows: list[list[int]]) -> dict[str, np.ndarray]:
         """A padded batch."""
-        rows = token_rows(request["lengths"])
         ids = np.zeros((len(rows), max(map(len, rows))), np.int64)
         for i, row in enumerate(rows):
             ids[i, : len(row)] = row
         return {"input_ids": ids, "attention_mask": (ids > 0).astype(np.int64)}
 
+    def prepare(request: dict[str, Any]) -> Any:
+        """Equal parts of the rows."""
+        rows = token_rows(request["lengths"])
+        each = -(-len(rows) // parts)
+        return [pad(rows[i : i + each]) for i in range(0, len(rows), each)]
+
     def step(feed: Any) -> None:
         """One pass."""
-        session.run(None, feed)
+        list(pool.map(lambda part: session.run(None, part), feed))
 else:
     passes = Passes(encoder.fingerprint, lambda: encoder, memory=2**30, onnx=kind == "onnx")
     runs_on: Any = passes.onnx if kind == "onnx" else passes.torch
