@@ -67,7 +67,8 @@ class Order:
 
     def recipe_of(self, rows: int, kind: Kind) -> Recipe:
         """The recipe for so many rows of a kind of task."""
-        return make_recipe(self.recipe, self.method.name, rows, kind, **self.settings)
+        name, size = self.method.name, self.method.adapter.size
+        return make_recipe(self.recipe, name, rows, kind, size=size, **self.settings)
 
 
 def make_order(depth: int, /, **settings: Any) -> Order:

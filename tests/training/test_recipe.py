@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adapterbank.errors import ConfigError
+from adapterbank.order import make_order
 from adapterbank.training.recipe import LEARNING_RATES, make_recipe
 
 
@@ -34,6 +35,19 @@ def test_the_default_suits_the_size_of_the_data(rows, epochs, batch, rate) -> No
     assert (recipe.epochs, recipe.batch_size) == (epochs, batch)
     assert recipe.learning_rate == rate
     assert make_recipe("default", "full", rows).learning_rate == LEARNING_RATES["full"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "rate"),
+    [(100, 1, 2e-3), (1_000, 128, 2e-3), (1_000, 256, 1.4e-3), (2_000, 256, 1e-3),
+     (1_000, 512, 1e-3), (100, 4096, 1e-3)],
+)  # fmt: skip
+def test_large_adapters_take_smaller_steps(rows, size, rate) -> None:
+    assert make_recipe("default", "adapters", rows, size=size).learning_rate == rate
+    assert make_order(2, size=size).recipe_of(rows, "classification").learning_rate == rate
+    assert make_recipe("paper", "adapters", rows, size=size).learning_rate == 3e-4
+    full = make_order(2, method="full", size=size).recipe_of(rows, "classification")
+    assert full.learning_rate == LEARNING_RATES["full"]
 
 
 def test_single_settings_override() -> None:

@@ -34,8 +34,8 @@ PAPER_LEARNING_RATES: dict[MethodName, float] = {
     "layer-norm": 3e-3,
     "head": 3e-3,
 }
-FULL_RATE_ROWS = 1_000  # up to so many rows adapters take their whole rate,
-LEAST_RATE = 1e-3  # and from 4,000 on this one
+FULL_RATE_ROWS, FULL_RATE_SIZE = 1_000, 128  # up to these adapters take their whole rate;
+LEAST_RATE = 1e-3  # with four times as many rows, or four times the size, this one
 SPAN_LENGTH = 384  # tokens of a window over a long context
 MANY_ROWS = 20_000
 
@@ -96,14 +96,20 @@ class Recipe:
 
 
 def make_recipe(
-    name: RecipeName, method: MethodName, rows: int, kind: Kind = "classification", **given: Any
+    name: RecipeName,
+    method: MethodName,
+    rows: int,
+    kind: Kind = "classification",
+    *,
+    size: int = 0,
+    **given: Any,
 ) -> Recipe:
-    """A recipe by name, for a method and a number of training rows.
+    """A recipe by name, for a method, a number of training rows and a size of adapters.
 
     `given` overrides single settings; those that are None are left as the recipe has them.
     """
     check_choice("recipe", name, get_args(RecipeName))
-    recipe = _paper(method) if name == "paper" else _default(method, rows)
+    recipe = _paper(method) if name == "paper" else _default(method, rows, size)
     if kind == "span":
         recipe = replace(recipe, max_length=SPAN_LENGTH)
     return replace(recipe, **{key: value for key, value in given.items() if value is not None})
@@ -119,21 +125,25 @@ def _paper(method: MethodName) -> Recipe:
     )
 
 
-def _default(method: MethodName, rows: int) -> Recipe:
+def _default(method: MethodName, rows: int, size: int) -> Recipe:
     """What measured best. The number of steps is what small data lacks, so it gets smaller batches
     and more epochs; a row costs the same in either."""
     return Recipe(
-        _rate(method, rows), epochs=_epochs(rows), batch_size=16 if rows < MANY_ROWS else 32
+        _rate(method, rows, size),
+        epochs=_epochs(rows),
+        batch_size=16 if rows < MANY_ROWS else 32,
     )
 
 
-def _rate(method: MethodName, rows: int) -> float:
-    """Of adapters: it falls with the root of the rows. The more steps are taken at a high rate, the
-    likelier one of them leads to where all rows are answered alike, and there is no way back."""
+def _rate(method: MethodName, rows: int, size: int) -> float:
+    """Of adapters: it falls with the root of the rows and of the size. The more steps are taken at
+    a high rate, and the further each goes, the likelier one of them leads to where all rows are
+    answered alike, and there is no way back."""
     rate = LEARNING_RATES[method]
-    if method != "adapters" or rows <= FULL_RATE_ROWS:
+    if method != "adapters":
         return rate
-    return max(LEAST_RATE, float(f"{rate * (FULL_RATE_ROWS / rows) ** 0.5:.2g}"))
+    many = max(rows / FULL_RATE_ROWS, 1) * max(size / FULL_RATE_SIZE, 1)
+    return max(LEAST_RATE, float(f"{rate / many**0.5:.2g}"))
 
 
 def _epochs(rows: int) -> int:
