@@ -18,7 +18,8 @@ from adapterbank.studies.answers import kind_of
 from adapterbank.studies.data import load
 from adapterbank.studies.run import run_study
 from adapterbank.studies.runs import Rows, RunConfig, RunStore
-from adapterbank.studies.study import Study, read_study
+from adapterbank.studies.study import Study
+from adapterbank.studies.study_file import read_study
 from adapterbank.studies.table import Table, table_of
 from adapterbank.studies.work import work
 from adapterbank.training import recipe as recipes
@@ -139,7 +140,7 @@ def test_stopped_and_gone_on_with_the_records_are_the_same(done, base, tmp_path)
         for record in (one, other):
             record.pop("seconds")
         assert one == other
-    assert not list(study.store.folder.glob(".*.partial"))
+    assert not list(study.store.folder.glob(".*partial*"))
 
 
 def test_studies_share_runs(done, base) -> None:
@@ -322,6 +323,20 @@ def test_other_rows_are_not_taken_for_the_studys(done) -> None:
             "size of a is an empty",
         ),
         ('title = "x"\ntasks = ["support"]\nreference = "b"\n[[arm]]\nname = "a"', "reference 'b'"),
+        ('title = "x"\ntasks = ["support"]\nseeds = "3"\n[[arm]]\nname = "a"', "seeds is '3'"),
+        ('title = "x"\ntasks = ["support"]\nseeds = true\n[[arm]]\nname = "a"', "seeds is True"),
+        ('title = "x"\ntasks = ["support"]\nseeds = 0\n[[arm]]\nname = "a"', "number from 1"),
+        ('title = "x"\ntasks = ["support"]\ndev_rows = -1\n[[arm]]\nname = "a"', "from 0"),
+        ('title = "x"\ntasks = ["support"]\n[arm]\nname = "a"', "it is a list"),
+        ('title = "x"\ntasks = ["support"]\narm = ["a"]', r"no table.*\[\[arm\]\]"),
+        ('title = "x"\ntasks = ["support"]\nproducts = "auto"\n[[arm]]\nname = "a"', "or bf16"),
+        ('title = "x"\ntasks = ["support", "support"]\n[[arm]]\nname = "a"', "two tasks .*support"),
+        (
+            'title = "x"\ntasks = ["support"]\n[[arm]]\nname = "a"\n[[arm]]\nname = "a"',
+            "two arms are called a",
+        ),
+        ('title = "x"\ntasks = ["support"]\n[[arm]]\nname = "a"\nminutes = 2', "has 'minutes'"),
+        ('title = "x"\ntasks = ["support"]\n[[arm]]\nname = "a"\nseed = 2', "has 'seed'"),
     ],
 )
 def test_a_study_that_makes_no_sense_is_refused(tmp_path, text, message) -> None:
@@ -332,6 +347,34 @@ def test_a_study_that_makes_no_sense_is_refused(tmp_path, text, message) -> None
 def test_a_folder_without_a_study(tmp_path) -> None:
     with pytest.raises(ConfigError, match=r"no study in .*study\.toml"):
         read_study(tmp_path)
+
+
+def test_a_rate_may_have_its_short_name(tmp_path, base) -> None:
+    long = study_of(tmp_path, base)
+    short = study_of(tmp_path / "b", base, ("learning_rate = [", "lr = ["))
+    assert short.arms[0] == long.arms[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"dev": "rows.csv"}, "mine has no test rows"),
+        ({"metric": "mean_absolute_error"}, "of which less is better"),
+    ],
+)
+def test_rows_that_cannot_be_reported_are_refused_before_anything_runs(
+    tmp_path, base, more, message
+) -> None:
+    home = tmp_path / "small"
+    home.mkdir()
+    lines = "".join(f"text {i},{i}.5\n" for i in range(40))
+    (home / "rows.csv").write_text(f"text,label\n{lines}")
+    task = ", ".join(
+        f'{k} = "{v}"' for k, v in {"name": "mine", "train": "rows.csv", **more}.items()
+    )
+    study = study_of(tmp_path, base, ('["support", "reviews"]', f"[{{{task}}}]"))
+    with pytest.raises(ConfigError, match=message):
+        study.needed()
 
 
 def put(study: Study, rows: Rows, settings: dict[str, Any], dev: float, seed: int = 0) -> None:

@@ -17,7 +17,8 @@ from adapterbank.studies.findings import STATEMENTS, findings_of
 from adapterbank.studies.findings import markdown as of_findings
 from adapterbank.studies.report import as_html, as_markdown, study_folders, write_page
 from adapterbank.studies.runs import Rows
-from adapterbank.studies.study import Study, read_study
+from adapterbank.studies.study import Study
+from adapterbank.studies.study_file import read_study
 
 LOCK = {
     "base": {"name": "minilm", "fingerprint": "f" * 64, "layers": 6},
@@ -251,6 +252,21 @@ def test_rates(tmp_path) -> None:
     assert "learning rate" in drawn(study, answer, tmp_path / "r.svg")
 
 
+def test_rates_are_means_over_all_seeds(tmp_path) -> None:
+    study = make(tmp_path, f"seeds = 2\nchoose = false\n{RATES}".replace("[4, 8]", "4"))
+    for rate, scores in ((1e-3, (0.8, 0.9)), (2e-3, (0.7, 0.7))):
+        for seed, score in enumerate(scores):
+            assert kind_of(study).compute(study)["arms"][0]["points"] == []
+            put(study, "support", {"size": 4, "learning_rate": rate}, score, seed)
+    answer = kind_of(study).compute(study)
+    (arm,) = answer["arms"]
+    assert [point["mean"] for point in arm["points"]] == pytest.approx([85, 70])
+    assert "| adapters | 0.002 | 1 | 70.0 | 15.0 |" in kind_of(study).markdown(
+        answer
+    )  # of one task
+    assert "2 seeds" in drawn(study, answer, tmp_path / "r.svg")
+
+
 def test_between_equals_on_dev_test_has_no_say(tmp_path) -> None:
     study = make(tmp_path, RATES)
     for rate in (1e-3, 2e-3):
@@ -308,6 +324,16 @@ def ablation(tmp_path) -> Study:
         put(study, "support", {"size": 8, "init_std": 1e-4}, 0.8, seed)
         put(study, "support", {"size": 8, "init_std": 1.0}, 0.4, seed)
     return study
+
+
+def test_of_nothing_there_is_nothing_to_lose(tmp_path) -> None:
+    study = make(tmp_path, ABLATION)
+    nothing = ablation_record({(0, 0): 0.0, (0, 1): 0.0, (1, 1): 0.0}, 0.0)
+    for seed in range(study.seeds):
+        put(study, "support", {"size": 8, "probe": "ablation"}, 0.0, seed, ablation=nothing)
+    answer = kind_of(study).compute(study)
+    assert {change for _, _, change in answer["removed"]["support"]["change"]} == {0}
+    assert "+0.0 %" in kind_of(study).markdown(answer)
 
 
 def test_an_ablation(ablation, tmp_path) -> None:
@@ -375,10 +401,19 @@ def test_numbers_are_not_counted_as_answers(tmp_path, monkeypatch) -> None:
     assert "| support | 80.00 | 80.00 |  | 110 | 60 |" in text
 
 
-def test_a_figure_that_there_is_not(tmp_path) -> None:
-    study = make(tmp_path, 'figure = "pie"\n[[arm]]\nname = "a"')
-    with pytest.raises(ConfigError, match=r"'pie'.*table.*tradeoff"):
-        kind_of(study)
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('figure = "pie"\n[[arm]]\nname = "a"', r"'pie'.*table.*tradeoff"),
+        ('figure = "tradeoff"\n[[arm]]\nname = "a"', r"gaps to one arm.*reference ="),
+        ('figure = "curve"\n[[arm]]\nname = "a"\nmethod = "n-grams"', r"a trains no parameters"),
+        ('[group]\nall = ["support", "mien"]\n[[arm]]\nname = "a"', r"mien.*support, reviews"),
+        ('[group]\nall = "support"\n[[arm]]\nname = "a"', r"group is no list"),
+    ],
+)
+def test_what_a_figure_needs_is_asked_for_before_anything_runs(tmp_path, text, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make(tmp_path, text)
 
 
 @pytest.mark.parametrize("figure", KINDS)

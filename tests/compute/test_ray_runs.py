@@ -14,7 +14,8 @@ from adapterbank.bank import Bank
 from adapterbank.streams.arrivals import Arrival
 from adapterbank.streams.stream import Stream
 from adapterbank.studies.run import run_study
-from adapterbank.studies.study import Study, read_study
+from adapterbank.studies.study import Study
+from adapterbank.studies.study_file import read_study
 from adapterbank.sweeps import Sweep
 from adapterbank.tasks.limit import limited
 from adapterbank.tasks.samples import load_sample

@@ -73,10 +73,12 @@ def test_a_place_that_cannot_be_written_is_an_error_and_leaves_nothing(
     monkeypatch.setattr(module, "save_file", full)
     with (
         started(encoder, RECIPE) as (_, run),
-        pytest.raises(CheckpointError, match="No space left"),
+        pytest.raises(CheckpointError, match="No space left") as caught,
     ):
         Checkpoint(tmp_path / "run.safetensors").save(run)
     assert not list(tmp_path.iterdir())
+    assert str(tmp_path) in caught.value.hint
+    assert "--runs" not in caught.value.hint  # no verb has it
 
 
 def test_slow_writes_are_made_less_often(monkeypatch, tmp_path) -> None:

@@ -119,5 +119,5 @@ def test_of_equals_the_smaller_wins() -> None:
 
 
 def test_standard_error() -> None:
-    assert standard_error([1.0]) == 0.0
+    assert standard_error([1.0]) is None
     assert standard_error([1.0, 2.0, 4.0]) == pytest.approx(math.sqrt(7 / 3 / 3))

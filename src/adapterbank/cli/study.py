@@ -52,7 +52,7 @@ def run(
     check_on(on)
     from adapterbank.compute.open import open_compute
     from adapterbank.studies.stream import is_stream
-    from adapterbank.studies.study import read_study
+    from adapterbank.studies.study_file import read_study
 
     if is_stream(folder):
         _run_stream(folder)
@@ -70,8 +70,12 @@ def status(folder: Folder) -> None:
 
       adapterbank study status reproduction/quality
     """
-    from adapterbank.studies.study import read_study
+    from adapterbank.studies.stream import is_stream
+    from adapterbank.studies.study_file import read_study
 
+    if is_stream(folder):
+        _show_stream(folder)
+        return
     found = read_study(folder)
     needed, missing = found.needed(), found.missing()
     typer.echo(f"{found.title}: {len(needed) - len(missing)} of {len(needed)} runs are done.\n")
@@ -105,10 +109,19 @@ def report(
 
       adapterbank study report reproduction --markdown docs/reproduction.md
     """
+    from importlib.util import find_spec
+
+    from adapterbank.errors import ConfigError
     from adapterbank.studies.findings import findings_of
     from adapterbank.studies.findings import markdown as of_findings
     from adapterbank.studies.report import as_html, as_markdown, study_folders, write_page
 
+    for needed in ("matplotlib", "markdown_it"):
+        if find_spec(needed) is None:
+            raise ConfigError(
+                "A report takes what draws its pictures and pages.",
+                "pip install 'adapterbank[study]'",
+            )
     pages = []
     for each in study_folders(folder):
         pages.append(write_page(each))
@@ -123,11 +136,9 @@ def report(
     elif len(pages) == 1:
         title = pages[0].title
     target = html or folder / "report.html"
-    target.write_text(as_html(pages, title, introduction), "utf-8")
-    typer.echo(f"Report: {target}")
+    _write(target, as_html(pages, title, introduction))
     if markdown is not None:
-        markdown.write_text(as_markdown(pages, title, introduction, markdown), "utf-8")
-        typer.echo(f"Report: {markdown}")
+        _write(markdown, as_markdown(pages, title, introduction, markdown))
 
 
 @study.command()
@@ -172,6 +183,14 @@ def new(
     typer.echo(f"Begun: {begun}. Next: adapterbank study run {folder}")
 
 
+def _write(target: Path, page: str) -> None:
+    from adapterbank.compute.records import write_whole
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(target, page)
+    typer.echo(f"Report: {target}")
+
+
 def _run_stream(folder: Path) -> None:
     """Learn the stream's tasks into a bank beside the studies, with the contrast."""
     from adapterbank.bank import Bank
@@ -191,6 +210,14 @@ def _run_stream(folder: Path) -> None:
         report = running.report()
         if report["tasks"]:
             write_record(folder / ANSWER, answer_of(report))
+
+
+def _show_stream(folder: Path) -> None:
+    from adapterbank.studies.report import ANSWER
+    from adapterbank.studies.stream import markdown, read_answer
+
+    answer = read_answer(folder / ANSWER)
+    typer.echo("Nothing is learnt yet." if answer is None else markdown(answer))
 
 
 def _show(found: Study) -> None:

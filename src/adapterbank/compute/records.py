@@ -1,18 +1,32 @@
-"""What a unit of work leaves behind: a JSON file, whole or not at all."""
+"""What a unit of work leaves behind: a file, whole or not at all."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 
 def write_record(path: Path, record: dict[str, Any]) -> None:
-    """Write a record in place of any that is there."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    """Write a record as JSON in place of any that is there."""
+    write_whole(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text in place of any that is there."""
+    with replacing(path) as partial:
+        partial.write_text(text, "utf-8")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file to write, with the path's ending; it takes its place once it is whole."""
+    partial = path.with_name(f".{os.getpid()}.partial.{path.name}")
     try:
-        partial.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        yield partial
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

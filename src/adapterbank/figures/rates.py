@@ -27,7 +27,7 @@ def draw_rates(answer: dict[str, Any], path: Path) -> None:
             panel.errorbar(
                 [p["rate"] for p in points],
                 [-p["lost"] for p in points],
-                yerr=[p["error"] for p in points],
+                yerr=[p["error"] or 0 for p in points],
                 fmt=f"{mark}-",
                 color=colour,
                 label=f"{arm['name']} ({len(arm['tasks'])} tasks)",
@@ -39,4 +39,5 @@ def draw_rates(answer: dict[str, Any], path: Path) -> None:
         panel.set_ylabel("points below each task's best rate")
         panel.grid(axis="y")
         panel.legend(loc="lower center", fontsize=8)
-        note(figure, "Mean over tasks, one seed; bars: one standard error over tasks.")
+        seeds = "one seed" if answer["seeds"] == 1 else f"{answer['seeds']} seeds"
+        note(figure, f"Mean over tasks, {seeds}; bars: one standard error over tasks.")

@@ -69,7 +69,12 @@ def picture(path: Path, width: float, height: float) -> Iterator[Figure]:
         layout = ConstrainedLayoutEngine(h_pad=0.08, rect=(0, 0, 1, 0.97))
         figure = Figure(figsize=(width, height), layout=layout)
         yield figure
-        figure.savefig(path, dpi=200, metadata={"Date": None} if path.suffix == ".svg" else None)
+        form = path.suffix[1:]
+        partial = path.with_name(f".{path.name}.partial")  # no half a picture in a good one's place
+        figure.savefig(
+            partial, format=form, dpi=200, metadata={"Date": None} if form == "svg" else None
+        )
+        partial.replace(path)
 
 
 def parameters_axis(panel: Axes) -> None:

@@ -16,6 +16,7 @@ from adapterbank.compute.records import write_record
 from adapterbank.errors import ConfigError
 from adapterbank.studies.data import load
 from adapterbank.studies.runs import Rows
+from adapterbank.tasks.metrics import LOWER_IS_BETTER
 
 LOCK = "study.lock"
 
@@ -118,7 +119,16 @@ def _base_facts(base: str) -> BaseFacts:
 
 
 def _task_facts(rows: Rows, source: Any) -> TaskFacts:
-
     task = load(rows, source)
+    if not task.test:
+        raise ConfigError(
+            f"{task.name} has no test rows, and a study reports scores on them.",
+            "Give test beside dev in study.toml, or neither: then both are cut from train.",
+        )
+    if task.metric in LOWER_IS_BETTER:  # gaps, bests and pictures all take more for better
+        raise ConfigError(
+            f"{task.name} is measured by {task.metric}, of which less is better.",
+            'In a study name another for it: metric = "pearson".',
+        )
     sizes = (len(each) for each in (task.train, task.dev, task.test))
     return TaskFacts(rows, task.digest(), task.kind, task.metric, *sizes)

@@ -21,15 +21,7 @@ seeds = 3
 train_rows = 1500  # 0: all of them
 dev_rows = 500
 reference = "full fine-tuning"
-
-[[arm]]
-name = "n-grams"
-method = "n-grams"
-
-[[arm]]
-name = "frozen features"
-method = "frozen features"
-
+{baselines}
 [[arm]]
 name = "adapters 8"
 size = 8
@@ -57,6 +49,16 @@ method = "full"
 learning_rate = [5e-5, 1e-4, 2e-4]
 """
 
+BASELINES = """
+[[arm]]
+name = "n-grams"
+method = "n-grams"
+
+[[arm]]
+name = "frozen features"
+method = "frozen features"
+"""
+
 
 def begin_study(folder: Path, train: Path, **reading: Any) -> Path:
     """Write its study.toml, once the rows can be read; they stay where they are. `reading` says
@@ -67,11 +69,12 @@ def begin_study(folder: Path, train: Path, **reading: Any) -> Path:
     rows = local_file(train)
     name = check_name("".join(c if c.isalnum() or c in "._-" else "-" for c in rows.stem.lower()))
     given = {key: value for key, value in reading.items() if value}
-    load_task(name, rows, **given)
+    kind = load_task(name, rows, **given).kind
     folder.mkdir(parents=True, exist_ok=True)
     place = Path(os.path.relpath(rows.resolve(), folder.resolve())).as_posix()
     entries = {"name": name, "train": place, **given}
     # A string or a truth value is written in TOML as it is in JSON.
     task = ", ".join(f"{k} = {json.dumps(v, ensure_ascii=False)}" for k, v in entries.items())
-    path.write_text(BEGINNING.format(name=name, task=task), "utf-8")
+    baselines = "" if kind == "span" else BASELINES  # there are none for spans
+    path.write_text(BEGINNING.format(name=name, task=task, baselines=baselines), "utf-8")
     return path

@@ -17,13 +17,13 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapterbank.compute.records import write_record
+from adapterbank.compute.records import write_record, write_whole
 from adapterbank.errors import ConfigError
 from adapterbank.store.markup import text as escaped
 from adapterbank.studies.answers import kind_of
 from adapterbank.studies.stream import is_stream, read_answer
 from adapterbank.studies.stream import markdown as of_stream
-from adapterbank.studies.study import read_study
+from adapterbank.studies.study_file import read_study
 
 BEGIN, END = "<!-- answer -->", "<!-- /answer -->"
 ANSWER, FIGURE, README = "answer.json", "figure.svg", "README.md"
@@ -73,10 +73,9 @@ def write_page(folder: Path) -> Page:
     answer = kind.compute(study)
     done, known = answer["runs_done"], answer["runs_known"]
     write_record(folder / ANSWER, answer)
-    if done and kind.draw and done >= known / 2:
+    (folder / FIGURE).unlink(missing_ok=True)
+    if done and kind.draw and done >= known / 2:  # a few points would show something else
         kind.draw(answer, folder / FIGURE)
-    else:  # a few points would show nothing, or something else
-        (folder / FIGURE).unlink(missing_ok=True)
     found = kind.markdown(answer) if done else NOTHING
     return _write_readme(folder, study.title, found, f"{done} of {known} runs")
 
@@ -104,7 +103,7 @@ def _write_readme(folder: Path, title: str, found: str, status: str) -> Page:
             f"{path} has no place for the answer.", f"Put it between {BEGIN} and {END}."
         )
     text = before[:begin] + block + before[end + len(END) :]
-    path.write_text(text, "utf-8")
+    write_whole(path, text)
     first, _, rest = text.replace(BEGIN, "").replace(END, "").lstrip().partition("\n")
     head = first.removeprefix("# ") if first.startswith("# ") else title
     return Page(folder, head, rest.strip() + "\n", status)

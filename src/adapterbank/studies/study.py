@@ -1,18 +1,8 @@
 """A study: which tasks, which methods, which settings of each, how many seeds.
 
     reproduction/runs/<digest>.json      one record a run, shared by all studies
-    reproduction/<study>/study.toml      the question
+    reproduction/<study>/study.toml      the question (`study_file.py`)
     reproduction/<study>/study.lock      the base and the rows it is asked of
-
-    title = "Adapters against full fine-tuning"
-    tasks = ["mrpc", "cola", {name = "mine", train = "mine.csv"}]
-    seeds = 3
-    train_rows = 2500
-
-    [[arm]]
-    name = "adapters 32"
-    size = 32
-    learning_rate = [1e-3, 2e-3, 4e-3]
 
 An arm with lists is tried on their whole grid with one seed; the setting that is best on dev then
 runs with the other seeds. Where the best learning rate is the lowest or the highest of its list,
@@ -22,23 +12,19 @@ the list is continued (`widen`, twice at most): a best at the edge may not be th
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from adapterbank.errors import ConfigError
 from adapterbank.model.heads import Kind
 from adapterbank.model.methods import Method
 from adapterbank.model.products import Products
 from adapterbank.order import make_order
 from adapterbank.studies.facts import Facts, TaskFacts, facts_of
-from adapterbank.studies.probes import PROBES
 from adapterbank.studies.runs import Record, Rows, RunConfig, RunStore
-from adapterbank.tasks.metrics import LOWER_IS_BETTER
 
 if TYPE_CHECKING:
     from adapterbank.streams.arrivals import Arrival
@@ -49,10 +35,6 @@ NGRAM_TRIES = 24
 RATE = "learning_rate"
 SINGLE: Products = "fp32"
 WIDEN = 2
-KNOWN = (
-    "title", "figure", "base", "tasks", "seeds", "train_rows", "dev_rows", "test_rows",
-    "products", "choose", "widen", "reference", "arm", "group", "paper", "place",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -167,13 +149,12 @@ class Study:
 
     def _best(self, rows: Rows, tried: list[dict[str, Any]]) -> dict[str, Any] | None:
         metric = self.task(rows).metric
-        sign = -1 if metric in LOWER_IS_BETTER else 1
         found = []
         for settings in tried:
             record = self.store.get(self.config(rows, settings, 0))
             if record is None:
                 return None
-            found.append(sign * float(record["dev"][metric]))
+            found.append(float(record["dev"][metric]))
         return tried[max(range(len(tried)), key=lambda i: found[i])]
 
     def needed(self) -> list[RunConfig]:
@@ -189,76 +170,6 @@ class Study:
     def record(self, rows: Rows, settings: dict[str, Any], seed: int) -> Record | None:
         """Of one run; None if it is not done."""
         return self.store.get(self.config(rows, settings, seed))
-
-
-def read_study(folder: Path) -> Study:
-    """The study of a folder."""
-    path = folder / "study.toml"
-    try:
-        found = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ConfigError(
-            f"There is no study in {folder}: {path.name} cannot be read ({error.strerror}).",
-            "Name a folder with a study.toml, such as reproduction/quality.",
-        ) from error
-    except ValueError as error:
-        raise ConfigError(f"{path}: {error}.") from error
-    for name in found:
-        if name not in KNOWN:
-            raise ConfigError(f"{path}: unknown entry {name!r}.", f"Entries: {', '.join(KNOWN)}.")
-    for name in ("title", "tasks", "arm"):
-        if not found.get(name):
-            raise ConfigError(f"{path} has no {name}.")
-    caps = [found.get(f"{split}_rows", 0) for split in ("train", "dev", "test")]
-    sources = dict(_sources(path, found["tasks"]))
-    choose = found.get("choose", True)
-    arms = tuple(_arm(path, {"choose": choose, **arm}) for arm in found["arm"])
-    reference = found.get("reference", "")
-    if reference and reference not in (arm.name for arm in arms):
-        raise ConfigError(f"{path}: the reference {reference!r} is not one of the arms.")
-    return Study(
-        folder=folder,
-        title=found["title"],
-        figure=found.get("figure", "table"),
-        base=found.get("base", "minilm"),
-        rows=tuple(Rows(task, *caps) for task in sources),
-        sources=sources,
-        arms=arms,
-        seeds=found.get("seeds", 1),
-        products=found.get("products", SINGLE),
-        widen=found.get("widen", WIDEN),
-        reference=reference,
-        groups=found.get("group", {}),
-        paper=found.get("paper", {}),
-        place=found.get("place", 100),
-    )
-
-
-def _sources(path: Path, tasks: list[Any]) -> Iterator[tuple[str, Arrival]]:
-    from adapterbank.streams.arrivals import Arrival, read_arrival
-
-    for number, task in enumerate(tasks, 1):
-        if isinstance(task, str):  # of the catalogue; its rows are looked for when they are needed
-            yield task, Arrival(task, task)
-        else:
-            arrival = read_arrival(task, f"{path}, task {number}", path.parent)
-            yield arrival.name, arrival
-
-
-def _arm(path: Path, found: dict[str, Any]) -> Arm:
-    if "name" not in found:
-        raise ConfigError(f"{path}: an arm has no name.")
-    grid = {name: values for name, values in found.items() if isinstance(values, list)}
-    for name, values in grid.items():
-        if not values:
-            raise ConfigError(f"{path}: {name} of {found['name']} is an empty list.")
-    fixed = {k: v for k, v in found.items() if k not in grid and k not in ("name", "choose")}
-    if (probe := fixed.get("probe", "")) not in ("", *PROBES):
-        raise ConfigError(
-            f"{path}: {found['name']} asks for the probe {probe!r}.",
-            f"There are: {', '.join(PROBES)}.",
-        )
-    return Arm(found["name"], fixed, grid, found["choose"])
 
 
 def _beyond(best: dict[str, Any], tried: list[dict[str, Any]]) -> dict[str, Any] | None:

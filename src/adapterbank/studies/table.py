@@ -28,8 +28,8 @@ class Cell:
         return fmean(self.scores)
 
     @property
-    def error(self) -> float:
-        """Of the mean."""
+    def error(self) -> float | None:
+        """Of the mean; None of a single seed: it says nothing of others."""
         return standard_error(self.scores)
 
 
@@ -39,7 +39,6 @@ class Gap:
 
     mean: float
     error: float | None
-    """None of a single seed: it says nothing of others."""
     tasks: int
     """How many it is over."""
 
@@ -120,7 +119,7 @@ def gap_between(ours: Sequence[Cell], theirs: Sequence[Cell]) -> Gap:
         )
         for seed in range(seeds)
     ]
-    return Gap(fmean(gaps), standard_error(gaps) if seeds > 1 else None, len(ours))
+    return Gap(fmean(gaps), standard_error(gaps), len(ours))
 
 
 def _of_seed(cell: Cell, seed: int) -> float:

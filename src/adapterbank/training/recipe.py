@@ -38,6 +38,7 @@ FULL_RATE_ROWS, FULL_RATE_SIZE = 1_000, 128  # up to these adapters take their w
 LEAST_RATE = 1e-3  # with four times as many rows, or four times the size, this one
 SPAN_LENGTH = 384  # tokens of a window over a long context
 MANY_ROWS = 20_000
+LARGEST_SEED = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -78,14 +79,17 @@ class Recipe:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "accumulate", "max_length"):
             check_count(name, getattr(self, name))
-        if not 0 < self.learning_rate < 1:
+        rate = self.learning_rate
+        if not isinstance(rate, int | float) or not 0 < rate < 1:
             raise ConfigError(
-                f"learning_rate is {self.learning_rate}; it lies between 0 and 1.",
+                f"learning_rate is {rate!r}; it is a number between 0 and 1.",
                 "On the command line it is --lr.",
             )
         if not 0 <= self.warmup <= 1:
             raise ConfigError(f"warmup is {self.warmup}; it is a share from 0 to 1.")
         check_choice("products", self.products, get_args(Products))
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise ConfigError(f"seed is {self.seed}; it is a number from 0 to {LARGEST_SEED:,}.")
         for name in ("patience", "max_steps"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it is a number from 0.")

@@ -84,10 +84,10 @@ class Candidate:
     settings: dict[str, Any]
     dev: float
     """Mean of the metric."""
-    dev_error: float
-    """Standard error of that mean; 0 with one seed."""
+    dev_error: float | None
+    """Standard error of that mean; None with one seed."""
     test: float | None
-    test_error: float
+    test_error: float | None
     trials: tuple[str, ...]
     best_trial: str
     """The seed that is best on dev: what is published."""
@@ -167,6 +167,6 @@ def _candidate(group: list[dict[str, Any]], metric: str, sign: float) -> Candida
     )
 
 
-def standard_error(values: Sequence[float]) -> float:
-    """Of the mean of these values; 0 where there are fewer than two."""
-    return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+def standard_error(values: Sequence[float]) -> float | None:
+    """Of the mean of these values; None of fewer than two, which say nothing of others."""
+    return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None

@@ -1,5 +1,6 @@
 """What studies come to. Each kind of answer is a module that computes a plain record from the files
-of the runs, says it in Markdown and draws it; the last two see the record alone."""
+of the runs, says it in Markdown and draws it; the last two see the record alone. A study's `figure`
+names one."""
 
 from __future__ import annotations
 
@@ -8,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adapterbank.errors import ConfigError
 from adapterbank.studies.answers import ablation, budget, curve, fp16, rates, table, tradeoff
 from adapterbank.studies.study import Study
 
@@ -23,17 +23,22 @@ class Kind:
     markdown: Callable[[Answer], str]
     draw: Callable[[Answer, Path], None] | None
     """None where there is nothing to look at."""
+    families: bool
+    """Whether arms are drawn by what their methods train: baselines train nothing."""
+    reference: bool
+    """Whether it is of gaps to one arm."""
 
 
-def _kind(module: Any) -> Kind:
-    return Kind(module.compute, module.markdown, getattr(module, "draw", None))
+def _kind(module: Any, *, families: bool = False, reference: bool = False) -> Kind:
+    draw = getattr(module, "draw", None)
+    return Kind(module.compute, module.markdown, draw, families, reference)
 
 
 KINDS = {
     "table": _kind(table),
-    "tradeoff": _kind(tradeoff),
-    "curve": _kind(curve),
-    "rates": _kind(rates),
+    "tradeoff": _kind(tradeoff, families=True, reference=True),
+    "curve": _kind(curve, families=True),
+    "rates": _kind(rates, families=True),
     "ablation": _kind(ablation),
     "budget": _kind(budget),
     "fp16": _kind(fp16),
@@ -42,10 +47,4 @@ KINDS = {
 
 def kind_of(study: Study) -> Kind:
     """The one that its `figure` names."""
-    try:
-        return KINDS[study.figure]
-    except KeyError:
-        raise ConfigError(
-            f"{study.folder.name} asks for the figure {study.figure!r}.",
-            f"There are: {', '.join(KINDS)}.",
-        ) from None
+    return KINDS[study.figure]

@@ -53,8 +53,13 @@ def _removed(study: Study, rows: Any, arm: Arm) -> dict[str, Any] | None:
         "whole": whole,
         "constant": found[0]["constant"],
         "without": without,
-        "change": [[i, j, 100 * (score - whole) / whole] for i, j, score in without],
+        "change": [[i, j, _change(score, whole)] for i, j, score in without],
     }
+
+
+def _change(score: float, whole: float) -> float:
+    """In per cent of the whole score; of nothing there is nothing to lose."""
+    return 100 * (score - whole) / whole if whole else 0.0
 
 
 def changes(removed: dict[str, Any]) -> dict[tuple[int, int], float]:
@@ -77,7 +82,7 @@ def markdown(answer: dict[str, Any]) -> str:
              f"{change[layers[0], layers[half - 1]]:+.1f} %",
              f"{change[layers[half], layers[-1]]:+.1f} %",
              f"{change[layers[0], layers[-1]]:+.1f} %",
-             "" if constant is None else f"{100 * (constant / removed['whole'] - 1):+.1f} %"]
+             "" if constant is None else f"{_change(constant, removed['whole']):+.1f} %"]
         )  # fmt: skip
     if rows:
         head = ["", "whole", "worst single layer", "lower half", "upper half", "all", "majority"]

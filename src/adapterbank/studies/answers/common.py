@@ -45,7 +45,7 @@ def of_cell(cell: Cell) -> dict[str, Any]:
     first = cell.records[0]
     return {
         "mean": cell.mean,
-        "error": cell.error if len(cell.scores) > 1 else None,
+        "error": cell.error,
         "scores": list(cell.scores),
         "settings": cell.settings,
         "parameters": first.get("trained_parameters"),

@@ -6,15 +6,22 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from adapterbank.studies.answers.common import FAMILIES, about, lines, progress_note
+from adapterbank.studies.answers.common import (
+    FAMILIES,
+    about,
+    lines,
+    plus_minus,
+    progress_note,
+)
 from adapterbank.studies.study import RATE, Arm, Study
-from adapterbank.tasks.metrics import LOWER_IS_BETTER
 from adapterbank.training.sweep import standard_error
+
+SPLITS = ("dev", "test")
 
 
 def compute(study: Study) -> dict[str, Any]:
-    """Of every arm the test score at each rate of its list, over the tasks that have them all; of
-    an arm with sizes too, the best of these on dev."""
+    """Of every arm the test score at each rate of its list, over the tasks that have them all and
+    the seeds that every rate has; of an arm with sizes too, the best of these on dev."""
     return {**about(study), "arms": [_arm(study, arm) for arm in study.arms if RATE in arm.grid]}
 
 
@@ -44,16 +51,16 @@ def _arm(study: Study, arm: Arm) -> dict[str, Any]:
 
 def _score(study: Study, rows: Any, arm: Arm, rate: float) -> float | None:
     metric = study.task(rows).metric
-    sign = -1 if metric in LOWER_IS_BETTER else 1
     found = []
     for settings in arm.candidates():
         if settings[RATE] == rate:
-            record = study.record(rows, settings, 0)
-            if record is None:
+            # Where a rate is chosen, the others have one seed.
+            seeds = range(1 if arm.choose else study.seeds)
+            records = [study.record(rows, settings, seed) for seed in seeds]
+            if None in records:
                 return None
-            dev, test = (float(record[split][metric]) for split in ("dev", "test"))
-            found.append((sign * dev, 100 * test))
-    return max(found, key=lambda scores: scores[0])[1]  # dev alone decides, between equals too
+            found.append([fmean(r[split][metric] for r in records if r) for split in SPLITS])
+    return 100 * max(found, key=lambda scores: scores[0])[1]  # dev alone decides, of equals too
 
 
 def markdown(answer: dict[str, Any]) -> str:
@@ -61,7 +68,7 @@ def markdown(answer: dict[str, Any]) -> str:
     parts = [progress_note(answer)]
     rows = [
         [arm["name"], f"{p['rate']:g}", len(arm["tasks"]), f"{p['mean']:.1f}",
-         f"{p['lost']:.1f} ± {p['error']:.1f}"]
+         plus_minus(p["lost"], p["error"])]
         for arm in answer["arms"]
         for p in arm["points"]
     ]  # fmt: skip
