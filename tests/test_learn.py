@@ -9,7 +9,7 @@ import torch
 
 from adapterbank.errors import ConfigError, NotBetter, WrongBase
 from adapterbank.events import Compared, Learnt, Plan, Resumed
-from adapterbank.learn import learn, publish
+from adapterbank.learn import going_on, learn, publish
 from adapterbank.model.encoder import fingerprint, load_encoder
 from adapterbank.model.methods import Method
 from adapterbank.order import Earlier, Order, make_order
@@ -243,6 +243,25 @@ def test_new_labels_come_after_the_known_ones(encoder) -> None:
 def predicted(encoder, package, examples):
     with Predictor(encoder, package) as predictor:
         return predictor.predict(examples)
+
+
+def test_going_on_is_selected_by_what_was_asked_for(encoder) -> None:
+    earlier = earlier_of(encoder, replace(TASK, metric="macro_f1"))
+    order = Order(settings=SETTINGS, earlier=earlier, baselines=False)
+    last = learnt(encoder, TASK, order)  # nothing was asked for: the usual metric of its kind
+    assert (last.manifest.metric, last.compared.metric) == ("macro_f1", "macro_f1")
+    last = learnt(encoder, replace(TASK, metric="matthews"), order)
+    assert (last.manifest.metric, last.compared.metric) == ("matthews", "matthews")
+    twice = going_on(*going_on(order, replace(TASK, metric="matthews")))
+    assert twice == going_on(order, replace(TASK, metric="matthews"))
+
+
+def test_a_metric_that_the_earlier_labels_do_not_allow(encoder) -> None:
+    fresh = tuple(e._replace(label="ok") for e in TASK.train[::5])
+    three = replace(TASK, labels=("bad", "good", "ok"), train=(*TASK.train, *fresh), positive="")
+    order = Order(settings=SETTINGS, earlier=earlier_of(encoder, three))
+    with pytest.raises(ConfigError, match=r"metric is 'f1'. This classification task has: acc"):
+        learnt(encoder, replace(TASK, metric="f1"), order)
 
 
 def test_going_on_with_numbers_keeps_their_scale(encoder) -> None:

@@ -41,7 +41,7 @@ from adapterbank.store.statistics import write_statistics
 from adapterbank.store.store import Store
 from adapterbank.tasks.batches import full_lengths
 from adapterbank.tasks.report import DataReport, data_report
-from adapterbank.tasks.task import Task
+from adapterbank.tasks.task import METRICS_OF, Task
 from adapterbank.training.baselines import FEATURE_ROWS, baselines_of
 from adapterbank.training.checkpoint import Checkpoint
 from adapterbank.training.evaluate import scores_of
@@ -100,10 +100,9 @@ def learn(
     order = order or Order()
     began = time.perf_counter()
     base = encoder
+    order, task = going_on(order, task)
     if order.earlier is not None:
-        manifest = order.earlier.package.manifest
-        order, task = _going_on(order, manifest, task)
-        encoder = encoder.pooled(manifest.pooling)
+        encoder = encoder.pooled(order.earlier.package.manifest.pooling)
     recipe = order.recipe_for(task)
     yield _report(encoder, task, recipe)
     splits = Splits(
@@ -193,8 +192,12 @@ def publish(
     return store.publish(name, learnt.manifest, learnt.tensors)
 
 
-def _going_on(order: Order, earlier: Manifest, task: Task) -> tuple[Order, Task]:
-    """The order with the earlier version's method, the task with its labels first."""
+def going_on(order: Order, task: Task) -> tuple[Order, Task]:
+    """Both as they are learnt: after an earlier version with its method, its labels first, and its
+    metric, unless the task has one that is not merely the usual of its kind."""
+    if order.earlier is None:
+        return order, task
+    earlier = order.earlier.package.manifest
     for what, before, now in (
         ("kind", earlier.kind, task.kind),
         ("texts a row", 1 + earlier.pair, 1 + task.pairs),
@@ -209,6 +212,8 @@ def _going_on(order: Order, earlier: Manifest, task: Task) -> tuple[Order, Task]
     positive, metric = earlier.positive, earlier.metric
     if new and positive:
         positive, metric = "", "accuracy" if metric == "f1" else metric
+    if task.metric != METRICS_OF[task.kind][0]:  # it was asked for, or is the catalogue's
+        metric = task.metric
     task = replace(task, labels=(*earlier.labels, *new), positive=positive, metric=metric)
     return replace(order, method=method_of(earlier)), task
 

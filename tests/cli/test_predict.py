@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import pytest
 from typer.testing import CliRunner
 
 from adapterbank.cli.main import app
+from adapterbank.errors import DataError
+from adapterbank.tasks.predictions import Prediction
 from cli.conftest import QUICK, Run, call
 
 
@@ -102,6 +105,67 @@ def test_the_text_is_shown_whatever_columns_stand_before_it(run, tmp_path) -> No
     rows = [{"id": 7, "text_a": "one", "text_b": "two"}]
     (tmp_path / "new.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert run("predict", "pairs", "--file", "new.jsonl").stdout.endswith("\tone ⟂ two\n")
+
+
+class Service:
+    """In place of a client: it answers all but one text."""
+
+    def __init__(self, url: str) -> None:
+        self.kind = url.rpartition("/")[2]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def show(self, task: str) -> dict:
+        return {"task": task, "kind": self.kind, "pair": False, "columns": {}}
+
+    def predict(self, task: str, inputs: list) -> list[Prediction]:
+        refused = Prediction(error=DataError("The text is too long.", "Shorten it."))
+        good = Prediction(label="good", probabilities={"good": 1.0})
+        if self.kind == "span":
+            good = Prediction(answer="good", start=13, end=17, score=0.5)
+        return [refused if "long" in str(each) else good for each in inputs]
+
+
+def test_what_a_service_refuses_has_its_place(run, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("adapterbank.client.Client", Service)
+    words = ("predict", "mood", "--server", "http://x/classification")
+    done = run(*words, "--json", input="good\nlong\nbad\n")
+    assert done.returncode == 0
+    first, second, third = lines(done.stdout)
+    assert (first["label"], third["label"]) == ("good", "good")
+    error = {"message": "The text is too long.", "hint": "Shorten it."}
+    assert second == {"text": "long", "error": error}
+    shown = run(*words, input="good\nlong\n").stdout.splitlines()
+    assert shown == ["good\t1.000\tgood", "error\tThe text is too long.\tlong"]
+    (tmp_path / "new.csv").write_text("text\ngood\nlong\n")
+    done = run(*words, "--file", "new.csv", "--out", "ans.csv")
+    assert "2 rows written to ans.csv; 1 of them could not be answered: see error." in done.stderr
+    assert (tmp_path / "ans.csv").read_text().splitlines()[2] == "long,,,The text is too long."
+
+
+def test_a_question_that_a_service_refuses(run, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("adapterbank.client.Client", Service)
+    asked = [{"id": each, "question": each, "answers": []} for each in ("what", "long")]
+    paragraphs = [{"context": "the film was good", "qas": asked}]
+    content = {"version": "2.0", "data": [{"title": "t", "paragraphs": paragraphs}]}
+    (tmp_path / "asked.json").write_text(json.dumps(content))
+    words = ("predict", "spans", "--server", "http://x/span", "--file", "asked.json")
+    first, second = lines(run(*words, "--json").stdout)
+    assert (first["id"], first["answer"], first["start"]) == ("what", "good", 13)
+    assert second["error"]["message"] == "The text is too long."
+    done = run(*words)
+    assert json.loads(done.stdout) == {"what": "good", "long": ""}
+    assert "1 of them could not be answered: their answer is empty." in done.stderr
+
+
+def test_questions_are_for_span_tasks_alone(run, data) -> None:
+    done = run("predict", "mood", "--file", data / "squad.json")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "A .json file is SQuAD's form, and task 'mood' is of kind classif" in done.stderr
 
 
 def test_texts_and_a_file_do_not_go_together(run, tmp_path) -> None:

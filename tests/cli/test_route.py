@@ -61,3 +61,9 @@ def test_an_empty_line_has_its_place(bank) -> None:
     assert ["error" in json.loads(line) for line in found.stdout.splitlines()] == [
         False, True, False
     ]  # fmt: skip
+
+
+def test_help_says_that_json_is_lines() -> None:
+    shown = run("route", "--help").stdout
+    assert "JSON lines, one a text." in " ".join(shown.split())
+    assert "One JSON document" not in shown

@@ -70,6 +70,9 @@ def test_killed_and_gone_on_with(base, data, tmp_path, cli) -> None:
     status = cli("study", "status", killed)
     assert "5 of 5 runs are done" in status.stdout
     assert "against full" in status.stdout
+    answer = json.loads(cli("study", "status", killed, "--json").stdout)
+    assert (answer["runs_done"], answer["runs_known"]) == (5, 5)
+    assert {arm["name"] for arm in answer["arms"]} == {"adapters", "full"}
 
     report = cli("study", "report", killed)
     assert report.returncode == 0, report.stderr
@@ -89,6 +92,10 @@ def test_a_report_of_several_studies(base, data, tmp_path, cli) -> None:
     text = (tmp_path / "all.md").read_text()
     assert "No run is done yet" in text
     assert home.is_dir()
+    pages = tmp_path / "pages" / "new"  # made where it is missing
+    done = cli("study", "report", tmp_path, "--html", pages / "all.html")
+    assert done.returncode == 0, done.stderr
+    assert "No run is done yet" in (pages / "all.html").read_text()
 
 
 def test_a_study_of_ones_own_is_begun(base, data, tmp_path, cli) -> None:
@@ -104,6 +111,31 @@ def test_a_study_of_ones_own_is_begun(base, data, tmp_path, cli) -> None:
     again = cli("study", "new", home, "--train", data / "rows.csv")
     assert again.returncode == 1
     assert "already" in again.stderr
+
+
+def test_questions_are_not_compared_with_what_cannot_answer_them(tmp_path, cli) -> None:
+    paragraphs = [
+        {"context": f"Ann lives in town {i}.", "qas": [{
+            "id": str(i), "question": "Who?", "answers": [{"text": "Ann", "answer_start": 0}],
+        }]}
+        for i in range(30)
+    ]  # fmt: skip
+    document = {"version": "1.1", "data": [{"title": "t", "paragraphs": paragraphs}]}
+    (tmp_path / "questions.json").write_text(json.dumps(document))
+    done = cli("study", "new", "spans", "--train", "questions.json")
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "spans" / "study.toml").read_text()
+    assert "n-grams" not in text
+    assert "frozen features" not in text
+    assert "adapters 32" in text
+
+
+def test_the_status_of_a_stream(tmp_path, cli) -> None:
+    (tmp_path / "stream.toml").write_text("")
+    done = cli("study", "status", ".")
+    assert done.returncode == 0, done.stderr
+    assert "Nothing is learnt yet" in done.stdout
+    assert json.loads(cli("study", "status", ".", "--json").stdout) == {"tasks": []}
 
 
 def test_columns_are_checked_at_once_and_kept(data, base, tmp_path, cli) -> None:
@@ -153,10 +185,10 @@ def test_ablation_of_a_task(base, data, tmp_path, cli) -> None:
     )
     assert found["task"] == "mood"
     assert [each["size"] for each in found["narrowed"]] == [2, 1]
-    for words, message in (
-        (("--ablation",), "Which rows"),
-        (("--data", rows), "--data is of use with --ablation alone"),
+    for words, code, message in (
+        (("--ablation",), 1, "Which rows"),
+        (("--data", rows), 2, "--data is of use with --ablation alone"),
     ):
         refused = cli("show", "mood", *words, "--bank", bank)
-        assert refused.returncode == 1
+        assert refused.returncode == code
         assert message in refused.stderr

@@ -78,3 +78,22 @@ def test_a_trial_that_fails_is_named_and_the_others_are_kept(cli, base, data, tm
     assert "1 of 2 trials failed; the first is adapters, size 2" in done.stderr
     assert "learning_rate is 5.0" in done.stderr
     assert len(records(tmp_path / "bank")) == 1
+
+
+def test_what_the_bank_has_lost_is_published_again(cli, base, data, tmp_path) -> None:
+    (tmp_path / "grid.toml").write_text("size = [2]\nepochs = [1]\nbatch_size = [16]\n")
+    words = ("sweep", "mood", "--train", data / "rows.csv", "--grid", "grid.toml", "--json")
+
+    def version(*more: object) -> int:
+        done = cli(*words, *more)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["version"]
+
+    assert version("--base", base) == 1
+    assert cli("remove", "mood").returncode == 0
+    assert version() == 2
+    assert cli("show", "mood@2").returncode == 0
+    assert version() == 2
+    (mark,) = tmp_path.glob("bank/.runs/default/mood/sweep-*/published.json")
+    mark.write_text(json.dumps({**json.loads(mark.read_text()), "package": "a" * 64}))
+    assert version() == 3  # version 2 is another package than the sweep's

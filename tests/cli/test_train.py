@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import ClassVar, Self
 
 import pytest
 
@@ -126,9 +127,16 @@ def test_spans(cli, base, data, tmp_path) -> None:
     done = cli("predict", "spans", "the film was", "the film was good", "--json")
     line = json.loads(done.stdout)
     assert line["context"][line["start"] : line["end"]] == line["answer"]
+    lines = cli("predict", "spans", "--file", data / "squad.json", "--json").stdout.splitlines()
+    line = json.loads(lines[7])
+    assert (len(lines), line["id"], line["question"]) == (54, "q7", "the film was")
+    assert line["context"][line["start"] : line["end"]] == line["answer"]
+    assert isinstance(line["score"], float)
+    printed = json.loads(cli("predict", "spans", "--file", data / "squad.json").stdout)
+    assert printed["q7"] == line["answer"]
     cli("predict", "spans", "--file", data / "squad.json", "--out", "predictions.json")
     answers = json.loads((tmp_path / "predictions.json").read_text())
-    assert len(answers) == 54
+    assert answers == printed
     done = cli("evaluate", "spans", "--data", data / "squad.json", "--json")
     assert json.loads(done.stdout)["scores"].keys() == {"exact_match", "f1"}
 
@@ -223,6 +231,69 @@ def test_killed_at_any_moment_and_resumed_ends_in_the_same_bytes(base, data, tmp
         weights[bank] = weights_of(tmp_path / bank, "mood@1").read_bytes()
         assert not list((tmp_path / bank / ".runs" / "default" / "mood").iterdir())
     assert weights["whole"] == weights["killed"]
+
+
+class Service:
+    """In place of a client: a job that is done at once, with what it was sent."""
+
+    sent: ClassVar[list[dict]] = []
+
+    def __init__(self, url: str) -> None:
+        del url
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def train(self, task: str, file: str, **options: object) -> dict:
+        self.sent.append({"task": task, "file": file, **options})
+        return {"id": "1"}
+
+    def follow(self, id: str) -> list[dict]:
+        result = {"task": "mood", "version": 1, "dev": {"accuracy": 1.0}, "test": {}}
+        return [{"event": "job", "id": id, "task": "mood", "state": "done", "result": result}]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--dry-run",), ("--resume",), ("--folder", "glue"), ("--bank", "b"), ("--base", "minilm"),
+        ("--device", "cpu"),
+    ],
+)  # fmt: skip
+def test_what_a_service_cannot_do_is_refused(cli, monkeypatch, options) -> None:
+    monkeypatch.setattr("adapterbank.client.Client", Service)
+    monkeypatch.setattr(Service, "sent", [])
+    words = ("train", "mood", "--train", "rows.csv", "--server", "http://localhost:1")
+    done = cli(*words, *options)
+    assert (done.returncode, done.stdout, Service.sent) == (2, "", [])
+    assert f"{options[0]} cannot go with --server" in done.stderr
+    done = cli(*words, "--epochs", "3", "--from", "mood@1")  # a bank of the environment is no word
+    assert done.returncode == 0, done.stderr
+    assert [(each["epochs"], each["from"]) for each in Service.sent] == [(3, "mood@1")]
+
+
+def test_going_on_by_another_metric(cli, base, data, tmp_path) -> None:
+    rows = (data / "rows.csv").read_text().splitlines()
+    third = [f"{line.rpartition(',')[0]},odd" for line in rows[1::6]]
+    (tmp_path / "three.csv").write_text("\n".join([*rows, *third]))
+    trained(cli, base, "mood", tmp_path / "three.csv")
+    going = ("train", "mood", "--train", data / "rows.csv", *QUICK, "--even-if-worse", "--json")
+    wrong = cli(*going, "--from", "mood@1", "--metric", "f1")
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert "error: metric is 'f1'. This classification task has: accuracy, " in wrong.stderr
+    # The usual metric can be asked for, too.
+    for version, metric in ((1, "macro_f1"), (2, "accuracy")):
+        done = cli(*going, "--from", f"mood@{version}", "--metric", metric)
+        assert json.loads(done.stdout)["metric"] == metric, done.stderr
+        assert "epoch 1 of 2, loss" in done.stderr
+        assert f"dev {metric} " in done.stderr
+        assert f"mood@{version} {metric} " in done.stderr
+    done = cli(*going, "--from", "mood@2")
+    assert json.loads(done.stdout)["metric"] == "macro_f1"
+    assert "dev macro_f1 " in done.stderr
 
 
 def _stamp(folder: Path) -> list[int]:

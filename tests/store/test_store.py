@@ -232,6 +232,15 @@ def test_no_bank_is_said_so(tmp_path: Path) -> None:
         Store.open("nosuch://x")
 
 
+def test_a_service_that_refuses_at_once_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise EOFError("it hung up")  # a library's own kind of error
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", refuse)
+    with pytest.raises(BankError, match="'sftp://x' cannot be a bank: it hung up"):
+        Store.open("sftp://x")
+
+
 # --- damage
 
 
@@ -263,6 +272,127 @@ def test_a_damaged_task_is_listed_and_can_be_purged(local: Store, tmp_path: Path
     local.remove("spam", purge=True)
     assert list(local.tasks()) == []
     assert put(local) == 3  # at least as many as were ever given
+
+
+def link_elsewhere(_: pytest.MonkeyPatch, record: Path) -> None:
+    record.rename(record.with_name("elsewhere"))
+    record.symlink_to("elsewhere")
+
+
+def forbid_file(patch: pytest.MonkeyPatch, record: Path) -> None:
+    """As when another user wrote it for himself; the tests may run as a user who reads all."""
+    opened = files_module.open_plain
+
+    def refuse(path: Path) -> Any:
+        if path == record:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return opened(path)
+
+    patch.setattr(files_module, "open_plain", refuse)
+
+
+def forbid_folder(patch: pytest.MonkeyPatch, record: Path) -> None:
+    listed = Path.iterdir
+
+    def refuse(path: Path) -> Any:
+        if path.is_relative_to(record.parent.parent):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return listed(path)
+
+    patch.setattr(Path, "iterdir", refuse)
+
+
+@pytest.mark.parametrize("harm", [link_elsewhere, forbid_file, forbid_folder])
+def test_a_record_that_may_not_be_read_is_its_own_tasks_trouble(
+    local: Store, tmp_path: Path, harm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(local)
+    put(local, "ham", 1)
+    with monkeypatch.context() as patch:
+        harm(patch, tmp_path / "bank/tasks/default/spam/records/00000001.json")
+        store = Store.open(tmp_path / "bank")
+        for act in (lambda: store.find("spam"), lambda: put(store), lambda: store.remove("spam")):
+            with pytest.raises(PackageError, match=r"record of task 'spam' cannot be read: \w"):
+                act()
+        assert list(store.tasks()) == ["ham", "spam"]
+        assert store.kept() == {"ham@1"}
+        assert store.collect(keep=1, older_than=0) == 0
+        assert mark(store, "ham") == 1
+    assert store.files.names("tasks/default/spam/packages")
+
+
+def test_a_linked_record_can_be_purged(local: Store, tmp_path: Path, monkeypatch: Any) -> None:
+    put(local)
+    link_elsewhere(monkeypatch, tmp_path / "bank/tasks/default/spam/records/00000001.json")
+    store = Store.open(tmp_path / "bank")
+    store.remove("spam", purge=True)
+    assert list(store.tasks()) == []
+    assert put(store) == 2
+
+
+FOREIGN = [
+    "desktop.ini",
+    "00000001.json~",
+    "00000009 (copy).json",
+    "9.json",
+    "x.json",
+    "٠٠٠٠٠٠٠٩.json",
+]
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_foreign_files_among_the_records_are_passed_by(
+    local: Store, tmp_path: Path, name: str
+) -> None:
+    put(local)
+    records = tmp_path / "bank/tasks/default/spam/records"
+    (records / name).write_text("x")
+    assert mark(Store.open(tmp_path / "bank")) == 0
+    assert put(local, seed=1) == 2
+    (records / "00000002.json").write_text("x")  # and where there is damage besides
+    local.remove("spam", purge=True)
+    assert put(local, seed=2) == 3
+    local.collect(older_than=0)
+    assert sorted(path.name for path in records.iterdir()) == sorted(["00000004.json", name])
+
+
+def test_a_record_that_could_not_be_read_again_is_not_written(
+    local: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(local)
+    size = len(local.record("spam").to_json())
+    monkeypatch.setattr("adapterbank.store.log.MAX_BYTES", 2 * size)
+
+    def fill() -> None:
+        while True:
+            put(local)
+
+    with pytest.raises(BankError, match="Task 'spam' keeps too many versions") as caught:
+        fill()
+    assert caught.value.hint == "Let older ones go: adapterbank gc --keep N."
+    store = Store.open(tmp_path / "bank")
+    kept = store.find("spam").version.version
+    assert [each.version for each in store.record("spam").versions] == [*range(1, kept + 1)]
+    store.collect(keep=1)
+    assert put(store) == kept + 1
+
+
+def test_collect_passes_by_what_is_damaged_and_says_so(
+    local: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("eggs", "ham", "spam"):
+        for seed in range(2):
+            put(local, name, seed)
+    tasks = tmp_path / "bank/tasks/default"
+    (tasks / "ham/records/00000002.json").write_text("{}")
+    store = Store.open(tmp_path / "bank")
+    assert store.kept() == {"eggs@1", "eggs@2", "spam@1", "spam@2"}
+    assert store.collect(keep=1, older_than=0) == 2
+    left = {name: len(list((tasks / name / "packages").iterdir())) for name in store.tasks()}
+    assert left == {"eggs": 1, "ham": 2, "spam": 1}
+    assert len(list((tasks / "ham/records").iterdir())) == 2
+    (said,) = caplog.messages
+    assert said.startswith("Nothing of task 'ham' was deleted. The record of task 'ham' is damaged")
 
 
 def test_a_package_swapped_for_another_good_one_is_found(local: Store, tmp_path: Path) -> None:
@@ -522,15 +652,97 @@ def test_what_is_published_as_the_task_is_purged_is_kept(store: Store, url: str)
     assert put(other, seed=2) == 3
     assert mark(Store.open(url)) == 2
 
-    def published_before(path: str) -> None:
+    def published_before(*asked: Any) -> bool:
         store.files.remove = remove
         put(other, seed=3)
-        remove(path)
+        return remove(*asked)
 
     store.files.remove = published_before
     store.remove("spam", purge=True)
     assert mark(Store.open(url)) == 3
     assert len(store.files.names("tasks/default/spam/packages")) == 1
+
+
+DELETIONS = {
+    "purge": lambda store: store.remove("spam", purge=True),
+    "collect": lambda store: store.collect(keep=1, older_than=0),
+}
+
+
+@pytest.mark.parametrize("deletion", DELETIONS)
+def test_the_same_package_that_is_published_as_it_is_deleted_is_kept(
+    store: Store, url: str, deletion: str
+) -> None:
+    put(store)
+    put(store, seed=1)
+    other, remove = Store.open(url), store.files.remove
+
+    def published_before(path: str, *asked: Any) -> bool:
+        if path.endswith(first):
+            store.files.remove = remove
+            put(other)
+        return remove(path, *asked)
+
+    first = store.find("spam@1").version.package
+    store.files.remove = published_before
+    DELETIONS[deletion](store)
+    assert store.files.remove == remove
+    assert mark(Store.open(url), "spam@3") == 0
+
+
+@pytest.mark.parametrize("deletion", DELETIONS)
+@pytest.mark.parametrize("moment", ["after the first look", "while it is out of sight"])
+def test_the_same_package_that_is_published_after_the_last_look_is_kept(
+    local: Store, tmp_path: Path, deletion: str, moment: str
+) -> None:
+    put(local)
+    put(local, seed=1)
+    other, remove = Store.open(tmp_path / "bank"), local.files.remove
+    first = local.find("spam@1").version.package
+    looks: list[bool] = []
+
+    def remove_beside(path: str, unless: Callable[[], bool] = lambda: False) -> bool:
+        def look() -> bool:
+            if looks and moment == "while it is out of sight":
+                assert first not in local.files.names("tasks/default/spam/packages")
+                put(other)
+            looks.append(unless())
+            if looks == [False] and moment == "after the first look":
+                put(other)
+            return looks[-1]
+
+        return remove(path, look if path.endswith(first) else unless)
+
+    local.files.remove = remove_beside
+    DELETIONS[deletion](local)
+    assert looks == [False, True]
+    assert mark(Store.open(tmp_path / "bank"), "spam@3") == 0
+    assert not list((tmp_path / "bank" / files_module.UNFINISHED).iterdir())
+
+
+def test_a_folder_is_back_if_it_cannot_be_told_whether_it_is_to_stay(local: Store) -> None:
+    put(local)
+    looks = iter([lambda: False, lambda: 1 / 0])
+    package = f"tasks/default/spam/packages/{local.find('spam').version.package}"
+    with pytest.raises(ZeroDivisionError):
+        local.files.remove(package, lambda: next(looks)())
+    assert mark(local) == 0
+    assert local.files.remove(package)
+    assert not local.files.names(package)
+
+
+def test_a_folder_that_goes_as_it_is_added_again_is_there(local: Store, monkeypatch: Any) -> None:
+    local.files.add_folder("x", {"file": b"1"})
+    utime = os.utime
+
+    def gone(path: Path) -> None:
+        monkeypatch.setattr(os, "utime", utime)
+        local.files.remove("x")
+        utime(path)
+
+    monkeypatch.setattr(os, "utime", gone)
+    local.files.add_folder("x", {"file": b"1"})
+    assert local.files.read("x/file", 9) == b"1"
 
 
 def test_a_slow_writer_does_not_write_into_the_past(store: Store, url: str) -> None:

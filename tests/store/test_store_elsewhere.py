@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 
 from adapterbank.errors import BankError, PackageError, TaskNotFound
 from adapterbank.store.files import open_files
@@ -62,7 +63,15 @@ def test_of_many_that_create_one_wins(url) -> None:
     assert open_files(url).read("records/1.json", 100) == str(winner).encode()
 
 
-@pytest.mark.parametrize("failed", [TimeoutError(), OSError(5, "Input/output error")])
+@pytest.mark.parametrize(
+    "failed",
+    [
+        TimeoutError(),
+        OSError(5, "Input/output error"),
+        EndpointConnectionError(endpoint_url="http://x"),  # these two are no OSError
+        NoCredentialsError(),
+    ],
+)
 def test_a_store_that_cannot_be_reached_is_said(url, monkeypatch, failed) -> None:
     store = Store.create(url, BASE)
     put(store)
@@ -70,15 +79,45 @@ def test_a_store_that_cannot_be_reached_is_said(url, monkeypatch, failed) -> Non
     def fail(*_: object, **__: object) -> None:
         raise failed
 
-    for name in ("ls", "modified", "cat_file"):
+    for name in ("ls", "modified", "cat_file", "pipe_file", "rm"):
         monkeypatch.setattr(store.files._system, name, fail)
     for act in (
         lambda: store.files.names("tasks"),
         lambda: store.files.age("bank.json"),
         lambda: store.files.open("bank.json"),
+        lambda: store.files.read("bank.json", 9),
+        lambda: Store.open(url),
+        lambda: store.find("spam"),
+        lambda: list(store.tasks()),
     ):
         with pytest.raises(BankError, match=r"cannot be read: \w"):
             act()
+    for act in (
+        lambda: store.files.create("x", b""),
+        lambda: store.files.add_folder("x", {"x": b""}),
+        lambda: store.files.remove("x"),
+    ):
+        with pytest.raises(BankError, match=r"cannot be written to: \w"):
+            act()
+
+
+@pytest.mark.parametrize("call", ["ls", "cat_file"])
+def test_records_that_may_not_be_read_are_their_own_tasks_trouble(url, monkeypatch, call) -> None:
+    put(Store.create(url, BASE))
+    put(Store.open(url), "ham", seed=1)
+    store = Store.open(url)
+    asked = getattr(store.files._system, call)
+
+    def refuse(path: str, **options: Any) -> Any:
+        if "/spam/records" in path:
+            raise PermissionError("Access Denied")
+        return asked(path, **options)
+
+    monkeypatch.setattr(store.files._system, call, refuse)
+    assert list(store.tasks()) == ["ham", "spam"]
+    assert seed_of(store, "ham") == 1
+    with pytest.raises(PackageError, match="record of task 'spam' cannot be read: Access Denied"):
+        store.find("spam")
 
 
 def test_two_publishers_at_once_lose_nothing(url) -> None:
@@ -228,6 +267,19 @@ def test_copies_of_what_others_purged_are_collected(url, tmp_path, monkeypatch) 
     assert len(copies(tmp_path)) == 2
     store.collect()
     assert copies(tmp_path) == []
+
+
+def test_copies_of_what_is_damaged_are_kept(url, tmp_path) -> None:
+    store = Store.create(url, BASE)
+    put(store)
+    put(store, "ham", seed=1)
+    assert (seed_of(store), seed_of(store, "ham")) == (0, 1)
+    store.files._system.pipe_file(store.files._at("tasks/default/ham/records/00000001.json"), b"{}")
+    fresh = Store.open(url)
+    assert fresh.collect() == 0
+    assert len(copies(tmp_path)) == 4
+    fresh.remove("spam", purge=True)
+    assert len(copies(tmp_path)) == 2
 
 
 def test_a_full_disk_keeps_nobody_from_reading(url, tmp_path, monkeypatch) -> None:

@@ -40,7 +40,8 @@ class Row:
     @property
     def error(self) -> AdapterBankError | None:
         """Why there is no answer."""
-        return self.example if isinstance(self.example, AdapterBankError) else None
+        found = (self.example, self.answer)
+        return next((each for each in found if isinstance(each, AdapterBankError)), None)
 
     def shown(self) -> str:
         """The text, or both, on one line; of a row that cannot be read what stands there."""

@@ -70,6 +70,8 @@ def demo(
         print_json(report)
     else:
         _show(report, bank)
+    if not (report["verified"] and report["unchanged"]):
+        raise typer.Exit(1)
 
 
 def _learn(home: Bank, task: Task, seed: int) -> dict[str, Any]:
@@ -80,6 +82,7 @@ def _learn(home: Bank, task: Task, seed: int) -> dict[str, Any]:
     events = home.learning(task.name, task, epochs=EPOCHS, seed=seed)
     learnt = follow(events, task.metric, task.name, quiet=True)
     entry = home.publish(task.name, learnt)
+    next(events, None)  # it is kept: the run may remove its state
     manifest = learnt.manifest
     return {
         "task": task.name,

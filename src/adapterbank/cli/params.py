@@ -11,8 +11,14 @@ from adapterbank.cli.output import JSON_HELP, print_json, print_table
 
 def params(
     base: Annotated[
-        str, typer.Option("--base", help="A base: minilm, a folder or a hub id.", metavar="NAME")
-    ] = "minilm",
+        str | None,
+        typer.Option(
+            "--base",
+            help="A base: minilm, a folder or a hub id.",
+            metavar="NAME",
+            show_default="minilm",
+        ),
+    ] = None,
     arch: Annotated[
         str | None,
         typer.Option(help="A well-known shape instead: bert-base, bert-large …", metavar="NAME"),
@@ -38,6 +44,9 @@ def params(
 
       adapterbank params --arch bert-base --method top-k --top-k 3 --json
     """
+    if base is not None and arch is not None:
+        raise typer.BadParameter("--base and --arch do not go together: give one of them.")
+    base = base or "minilm"
     from adapterbank.model.config import AdapterConfig
     from adapterbank.model.count import count
     from adapterbank.model.encoder import read_config

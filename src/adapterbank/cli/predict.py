@@ -88,7 +88,7 @@ def predict(
     if texts and file is not None:
         raise typer.BadParameter("TEXT and --file do not go together: give one of them.")
     if out is not None and file is None:
-        raise ConfigError("--out goes with --file.", "Give --file too, or redirect the output.")
+        raise typer.BadParameter("--out goes with --file: give it too, or redirect the output.")
     with ExitStack() as stack:
         predictor: Using | RemoteTask
         if server is not None:
@@ -104,7 +104,7 @@ def predict(
         if form is not None:
             _glue(predictor, form, task, file, out)
         elif file is not None and file.suffix.lower() == ".json":
-            _squad(predictor, file, out)
+            _squad(predictor, file, out, as_json)
         elif file is not None:
             rows = _rows(file, manifest, text_column, pair_column, encoding)
             answers = _answer(predictor, rows)
@@ -123,7 +123,7 @@ def _answer(predictor: Using | RemoteTask, rows: Iterable[Row]) -> Iterator[Row]
         good = [row for row in some if not isinstance(row.example, AdapterBankError)]
         answers = predictor.predict([row.example for row in good])  # type: ignore[misc]
         for row, answer in zip(good, answers, strict=True):
-            row.answer = answer
+            row.answer = answer.error or answer
         yield from some
 
 
@@ -212,21 +212,36 @@ def _rows(
         yield Row(row.values or dict.fromkeys(rows.columns), found, asked)
 
 
-def _squad(predictor: Using | RemoteTask, file: Path, out: Path | None) -> None:
-    """Questions of a SQuAD file; answers in the official form."""
+def _squad(predictor: Using | RemoteTask, file: Path, out: Path | None, as_json: bool) -> None:
+    """Questions of a SQuAD file; answers in the official form, or as lines with `as_json`."""
     from adapterbank.tasks.squad import read_squad, write_predictions
 
-    examples = read_squad(file)
-    found = {
-        example.id: answer.answer or ""
-        for some in chunks(examples, AT_ONCE)
-        for example, answer in zip(some, predictor.predict(some), strict=True)
-    }
+    manifest = predictor.manifest
+    if manifest.kind != "span":
+        raise ConfigError(
+            f"A .json file is SQuAD's form, and task {manifest.task!r} is of kind {manifest.kind}.",
+            "Give its texts as csv, tsv, jsonl or parquet.",
+        )
+    rows = _answer(predictor, map(_question, read_squad(file)))
+    if as_json and out is None:
+        print_answers(rows, "span", as_json)
+        return
+    found, bad = {}, 0
+    for row in rows:
+        found[row.values["id"]] = row.fields().get("answer", "")
+        bad += row.error is not None
     if out is None:
         print(json.dumps(found, ensure_ascii=False))
     else:
         write_predictions(out, found)
         print(f"{len(found):,} answers written to {out}.", file=sys.stderr)
+    if bad:  # the official form has no place for errors
+        print(f"{bad:,} of them could not be answered: their answer is empty.", file=sys.stderr)
+
+
+def _question(example: Example) -> Row:
+    values = {"id": example.id, "question": example.text, "context": example.pair}
+    return Row(values, example)
 
 
 def _glue(
@@ -243,6 +258,9 @@ def _glue(
     entry = find(task.partition("@")[0].rpartition("/")[2])
     examples = read_glue_test(entry, file)
     answers = [answer for some in chunks(examples, AT_ONCE) for answer in predictor.predict(some)]
+    for answer in answers:
+        if answer.error is not None:  # the server takes a file with every row, or none
+            raise answer.error
     values = [answer.label if answer.value is None else answer.value for answer in answers]
     write_submission(out, entry.name, values)  # type: ignore[arg-type]
     print(f"{len(values):,} rows written to {out}.", file=sys.stderr)

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from adapterbank.cli.options import BankOption, BaseOption, DeviceOption, EncodingOption
-from adapterbank.cli.output import JSON_HELP
 from adapterbank.cli.standard import forgive_output, input_lines
 from adapterbank.errors import AdapterBankError
 
@@ -21,7 +20,7 @@ def route(
     bank: BankOption = "bank",
     base: BaseOption = None,
     device: DeviceOption = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines, one a text.")] = False,
 ) -> None:
     """Say which tasks of the bank a text is meant for, or that it is none of theirs.
 

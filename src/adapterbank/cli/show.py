@@ -8,7 +8,6 @@ import typer
 
 from adapterbank.cli.options import BankOption, BaseOption
 from adapterbank.cli.output import JSON_HELP, print_facts, print_json, print_table
-from adapterbank.errors import ConfigError
 
 if TYPE_CHECKING:
     from adapterbank.store.entry import TaskInfo
@@ -48,7 +47,10 @@ def show(
       adapterbank show helpdesk --ablation --data checked.csv
     """
     if data is not None and not ablation:
-        raise ConfigError("--data is of use with --ablation alone.")
+        raise typer.BadParameter("--data is of use with --ablation alone.")
+    if card and (ablation or as_json):
+        other = "--ablation" if ablation else "--json"
+        raise typer.BadParameter(f"--card and {other} do not go together: give one of them.")
     from adapterbank.store.store import Store
 
     info = Store.open(bank).info(task)

@@ -15,7 +15,7 @@ from adapterbank.cli.options import (
     TextColumn,
     ThroughOption,
 )
-from adapterbank.cli.output import counting
+from adapterbank.cli.output import JSON_HELP, counting, print_json
 from adapterbank.compute.open import check_on
 
 if TYPE_CHECKING:
@@ -63,20 +63,28 @@ def run(
 
 
 @study.command()
-def status(folder: Folder) -> None:
+def status(
+    folder: Folder, as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False
+) -> None:
     """What is done, and the scores so far.
 
     [bold]Examples[/bold]
 
       adapterbank study status reproduction/quality
+
+      adapterbank study status reproduction/quality --json
     """
+    from adapterbank.studies.answers import kind_of
     from adapterbank.studies.stream import is_stream
     from adapterbank.studies.study_file import read_study
 
     if is_stream(folder):
-        _show_stream(folder)
+        _show_stream(folder, as_json)
         return
     found = read_study(folder)
+    if as_json:
+        print_json(kind_of(found).compute(found))
+        return
     needed, missing = found.needed(), found.missing()
     typer.echo(f"{found.title}: {len(needed) - len(missing)} of {len(needed)} runs are done.\n")
     _show(found)
@@ -210,14 +218,20 @@ def _run_stream(folder: Path) -> None:
         report = running.report()
         if report["tasks"]:
             write_record(folder / ANSWER, answer_of(report))
+    if report["problems"]:
+        typer.echo("Something that was learnt has changed: adapterbank study status says what.")
+        raise typer.Exit(1)
 
 
-def _show_stream(folder: Path) -> None:
+def _show_stream(folder: Path, as_json: bool) -> None:
     from adapterbank.studies.report import ANSWER
     from adapterbank.studies.stream import markdown, read_answer
 
     answer = read_answer(folder / ANSWER)
-    typer.echo("Nothing is learnt yet." if answer is None else markdown(answer))
+    if as_json:
+        print_json(answer or {"tasks": []})
+    else:
+        typer.echo("Nothing is learnt yet." if answer is None else markdown(answer))
 
 
 def _show(found: Study) -> None:

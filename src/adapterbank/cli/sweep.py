@@ -21,6 +21,8 @@ from adapterbank.cli.options import (
 )
 from adapterbank.cli.output import JSON_HELP, counting, print_json, print_table
 from adapterbank.compute.open import check_on
+from adapterbank.compute.records import write_record
+from adapterbank.errors import TaskNotFound
 
 if TYPE_CHECKING:
     from adapterbank.store.store import Store
@@ -118,32 +120,48 @@ def _follow(swept: Sweep, compute: Any) -> None:
 
 
 def _publish(swept: Sweep, winner: Candidate, store: Store, task: str) -> int:
-    """Publish the winner, once: a finished sweep that is run again says what it published."""
+    """Publish the winner, once: a finished sweep that is run again says what it published, as long
+    as the bank has it."""
     from adapterbank.store.package import read_package
 
     mark = swept.folder / "published.json"
     if mark.is_file():
         before = json.loads(mark.read_text("utf-8"))
-        if before["trial"] == winner.best_trial:
+        if before["trial"] == winner.best_trial and _is_there(store, task, before):
             return int(before["version"])
     package = read_package(swept.package_of(winner.best_trial))
-    entry = store.publish(task, package.manifest, package.tensors)
-    version = entry.version.version
-    mark.write_text(json.dumps({"trial": winner.best_trial, "version": version}) + "\n", "utf-8")
-    return version
+    version = store.publish(task, package.manifest, package.tensors).version
+    noted = {"trial": winner.best_trial, "version": version.version, "package": version.package}
+    write_record(mark, noted)
+    return version.version
+
+
+def _is_there(store: Store, task: str, noted: dict[str, Any]) -> bool:
+    """Whether the bank still has the version that was noted, and not another of that number."""
+    try:
+        found = store.find(f"{task}@{noted['version']}")
+    except TaskNotFound:
+        return False
+    return found.version.package == noted.get("package")
+
+
+def _plus_minus(mean: float, error: float | None) -> str:
+    return f"{mean:.4f}" if error is None else f"{mean:.4f} ± {error:.4f}"
 
 
 def _show(report: dict[str, Any], candidates: list[Candidate]) -> None:
     from adapterbank.training.sweep import describe
 
+    several = any(len(each.trials) > 1 for each in candidates)
     print_table(
-        f"{report['task']}: {report['metric']}, mean ± standard error over seeds",
+        f"{report['task']}: {report['metric']}"
+        + (", mean ± standard error over seeds" if several else ", one seed"),
         ("setting", "dev", "test", "runs"),
         [
             (
                 describe(each.settings),
-                f"{each.dev:.4f} ± {each.dev_error:.4f}",
-                "" if each.test is None else f"{each.test:.4f} ± {each.test_error:.4f}",
+                _plus_minus(each.dev, each.dev_error),
+                "" if each.test is None else _plus_minus(each.test, each.test_error),
                 str(len(each.trials)),
             )
             for each in candidates

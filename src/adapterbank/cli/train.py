@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 def train(
+    context: typer.Context,
     task: TaskName,
     rows: DataOptions,
     bank: BankOption = "bank",
@@ -141,6 +142,7 @@ def train(
         "from_version": from_version,
     }
     if server is not None:
+        _refuse_there(context)
         settings |= {"even_if_worse": even_if_worse, **rows.options()}
         _train_there(server, task, rows, settings, as_json)
         return
@@ -151,6 +153,7 @@ def train(
     from adapterbank.bank import Bank
     from adapterbank.cli.progress import follow
     from adapterbank.errors import BankNotFound
+    from adapterbank.learn import going_on
     from adapterbank.model.encoder import load_encoder
     from adapterbank.order import make_order
     from adapterbank.training.team import team
@@ -158,12 +161,13 @@ def train(
     home = None
     try:
         home = Bank.open(bank, base, device=device, create=False)
-        encoder, order = home.encoder, home.order(**settings)
+        encoder, order = home.encoder, _selected_by(home.order(**settings), rows.metric)
     except BankNotFound:
         if settings.pop("from_version") is not None:
             raise
         encoder = load_encoder(base or "minilm", device=device)
         order = make_order(encoder.layers, **settings)
+    order, data = going_on(order, data)
     order.recipe_for(data)  # what cannot be is said before a bank is made for it
     if dry_run:
         _look(encoder, data, order, as_json)
@@ -187,6 +191,29 @@ def train(
         print_json(learnt.result(entry))
     else:
         show(entry, learnt, data, bank)
+
+
+def _refuse_there(context: typer.Context) -> None:
+    """What was given on the command line and can have no effect on a service."""
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name in ("dry_run", "resume", "folder", "bank", "base", "device")
+        if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"
+    ]
+    if given:
+        raise typer.BadParameter(
+            f"{', '.join(given)} cannot go with --server: a service has its own bank, base and "
+            "device, and runs the whole job. Leave it out, or train here."
+        )
+
+
+def _selected_by(order: Order, metric: str | None) -> Order:
+    """Going on keeps the earlier version's metric; one that was asked for takes its place."""
+    if order.earlier is None or metric is None:
+        return order
+    package = order.earlier.package
+    package = replace(package, manifest=replace(package.manifest, metric=metric))
+    return replace(order, earlier=replace(order.earlier, package=package))
 
 
 def _train_there(
@@ -246,8 +273,7 @@ def show(entry: Entry, learnt: Learnt, task: Task, bank: str) -> None:
         ("method", *scores),
         [(name, *(f"{found[metric]:.3f}" for metric in scores)) for name, found in rows],
     )
-    about = replace(task, labels=manifest.labels)  # going on may have brought earlier ones
-    if classes := classes_of(about, learnt.examples, learnt.predictions):
+    if classes := classes_of(task, learnt.examples, learnt.predictions):
         print_classes(f"by class ({split})", classes)
     print(_verdict(manifest, len(learnt.examples)))
     share = manifest.parameters
@@ -276,16 +302,20 @@ def _method_name(manifest: Manifest) -> str:
 
 def _verdict(manifest: Manifest, rows: int) -> str:
     """Whether the encoder was needed, with the noise of so few rows in view."""
-    from adapterbank.tasks.metrics import LOWER_IS_BETTER, accuracy_error
+    from adapterbank.tasks.metrics import LOWER_IS_BETTER, SHARES, accuracy_error
 
     scores, metric = manifest.test or manifest.dev, manifest.metric
     if not manifest.baselines or metric in LOWER_IS_BETTER:
         return ""
     name, best = max(manifest.baselines.items(), key=lambda item: item[1][metric])
     gap = scores[metric] - best[metric]
-    share = min(max(scores[metric], 0.0), 1.0)
+    if metric not in SHARES:
+        return (
+            f"{metric}: {100 * gap:+.1f} points against {name}. How far chance moves this score "
+            f"on {rows} rows is not known: build nothing on a small lead."
+        )
     # Two standard errors; that all rows are right does not make it certain.
-    noise = 2 * accuracy_error((share * rows + 1) / (rows + 2), rows)
+    noise = 2 * accuracy_error((scores[metric] * rows + 1) / (rows + 2), rows)
     if gap > noise:
         return f"{100 * gap:.1f} points above {name}: training on the encoder pays here."
     if gap > -noise:

@@ -20,8 +20,8 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from io import BufferedIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
@@ -59,8 +59,12 @@ class Files(Protocol):
         """What is in a folder, sorted; nothing if it isn't there. Hidden names are left out."""
         ...
 
-    def remove(self, path: str) -> None:
-        """Remove a file, or a folder with everything in it, if it is there."""
+    def remove(self, path: str, unless: Callable[[], bool] = lambda: False) -> bool:
+        """Remove a file, or a folder with everything in it, if it is there; False if it stays.
+
+        `unless` says whether it is to stay. It is asked right before and, where a folder can be
+        put back, once more when nobody finds it any longer.
+        """
         ...
 
     def age(self, path: str) -> float:
@@ -83,19 +87,20 @@ def open_files(url: str | Path) -> Files:
 
     try:
         system, root = url_to_fs(text)
-    except (ValueError, ImportError) as error:
+    except Exception as error:  # some services are spoken to at once, and have errors of their own
         raise BankError(
             f"{text!r} cannot be a bank: {error}.", "Give a folder, or a URL that fsspec knows."
         ) from error
     return RemoteFiles(text, system, root.rstrip("/"))
 
 
-def remove_old(files: Files, path: str, older_than: float) -> bool:
+def remove_old(
+    files: Files, path: str, older_than: float, unless: Callable[[], bool] = lambda: False
+) -> bool:
     """Remove what was last written so many seconds ago; whether it was."""
     with suppress(FileNotFoundError):  # another was quicker
         if files.age(path) >= older_than:
-            files.remove(path)
-            return True
+            return files.remove(path, unless)
     return False
 
 
@@ -140,12 +145,10 @@ class LocalFiles:
                     write_file(unfinished / name, content)
                 sync_folder(unfinished)
                 make_folders(target.parent)
-                try:
-                    unfinished.rename(target)
-                except OSError as error:
-                    if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-                        raise
-                    os.utime(target)  # in use again: not to be collected
+                while not _take_name(unfinished, target):
+                    with suppress(FileNotFoundError):  # it was purged in between
+                        os.utime(target)  # in use again: not to be collected
+                        break
                 sync_folder(target.parent)
             finally:
                 shutil.rmtree(unfinished, ignore_errors=True)
@@ -163,18 +166,26 @@ class LocalFiles:
             except (FileNotFoundError, NotADirectoryError):
                 return []
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str, unless: Callable[[], bool] = lambda: False) -> bool:
         target = self.local / path
+        if unless():
+            return False
         with _explained(self.url):
-            if target.is_dir() and not target.is_symlink():
-                # Out of sight in one step, so that nobody sees half of it.
-                hidden = self._unfinished()
-                with suppress(FileNotFoundError):
-                    target.rename(hidden)
-                    sync_folder(target.parent)
-                shutil.rmtree(hidden, ignore_errors=True)
-            else:
+            if not target.is_dir() or target.is_symlink():
                 target.unlink(missing_ok=True)
+                return True
+            # Out of sight in one step, so that nobody sees half of it.
+            hidden = self._unfinished()
+            with suppress(FileNotFoundError), ExitStack() as undo:
+                os.utime(target)  # it is not what a crash left, to be swept before it is put back
+                target.rename(hidden)
+                undo.callback(_put_back, hidden, target)
+                if unless():
+                    return False
+                undo.pop_all()
+                sync_folder(target.parent)
+            shutil.rmtree(hidden, ignore_errors=True)
+        return True
 
     def age(self, path: str) -> float:
         return time.time() - (self.local / path).stat().st_mtime
@@ -203,17 +214,21 @@ class RemoteFiles:
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
 
+    def _explained(self, done: str = "written to") -> AbstractContextManager[None]:
+        """Services have errors of their own: botocore's, for one, are no OSError."""
+        return _explained(self.url, done, Exception)
+
     def read(self, path: str, limit: int) -> bytes:
-        with _explained(self.url, "read"):
+        with self._explained("read"):
             content: bytes = self._system.cat_file(self._at(path), start=0, end=limit)
             return content
 
     def open(self, path: str) -> BufferedIOBase:
-        with _explained(self.url, "read"):
+        with self._explained("read"):
             return io.BytesIO(self._system.cat_file(self._at(path)))
 
     def create(self, path: str, content: bytes) -> bool:
-        with _explained(self.url):
+        with self._explained():
             try:
                 self._system.pipe_file(self._at(path), content, mode="create")
             except FileExistsError:
@@ -225,13 +240,13 @@ class RemoteFiles:
         return True
 
     def add_folder(self, path: str, files: Mapping[str, bytes]) -> None:
-        with _explained(self.url):
+        with self._explained():
             for name, content in files.items():
                 self._system.pipe_file(self._at(f"{path}/{name}"), content)
 
     def names(self, path: str) -> list[str]:
         self._system.invalidate_cache(self._at(path))
-        with _explained(self.url, "read"):
+        with self._explained("read"):
             try:
                 found: list[str] = self._system.ls(self._at(path), detail=False)
             except (FileNotFoundError, NotADirectoryError):
@@ -239,14 +254,17 @@ class RemoteFiles:
         names = {name.rstrip("/").rpartition("/")[2] for name in found}
         return sorted(name for name in names if name and name[0] != ".")
 
-    def remove(self, path: str) -> None:
-        with _explained(self.url), suppress(FileNotFoundError):
+    def remove(self, path: str, unless: Callable[[], bool] = lambda: False) -> bool:
+        if unless():
+            return False
+        with self._explained(), suppress(FileNotFoundError):
             self._system.rm(self._at(path), recursive=True)
+        return True
 
     def age(self, path: str) -> float:
         place = self._at(path)
         self._system.invalidate_cache(place)
-        with _explained(self.url, "read"):
+        with self._explained("read"):
             # An object store has no folders: the newest file below one stands for it.
             times: list[Any] = [self._system.modified(file) for file in self._system.find(place)]
         if not times:
@@ -265,15 +283,35 @@ HINTS = {
 
 
 @contextmanager
-def _explained(url: str, done: str = "written to") -> Iterator[None]:
+def _explained(
+    url: str, done: str = "written to", refusals: type[Exception] = OSError
+) -> Iterator[None]:
     """What the disk or the network refuses, in a sentence. Missing files are the caller's."""
     try:
         yield
     except FileNotFoundError:
         raise
-    except OSError as error:
-        reason = error.strerror or str(error) or type(error).__name__
+    except refusals as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise BankError(f"The bank at {url!r} cannot be {done}: {reason}.", HINTS[done]) from error
+
+
+def _take_name(new: Path, folder: Path) -> bool:
+    """Give `new` its name; False if there is a folder of that name."""
+    try:
+        new.rename(folder)
+    except OSError as error:
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+            raise
+        return False
+    return True
+
+
+def _put_back(hidden: Path, folder: Path) -> None:
+    """Undo a removal. A folder that another made meanwhile is taken to be the same."""
+    if not _take_name(hidden, folder):
+        shutil.rmtree(hidden, ignore_errors=True)
+    sync_folder(folder.parent)
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes], *, replace: bool = False) -> None:

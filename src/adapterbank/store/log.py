@@ -8,9 +8,10 @@ slow, and tries again on what it finds. Records never change, so what was read o
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from adapterbank.errors import BankError, PackageError
@@ -20,6 +21,7 @@ from adapterbank.store.record import MAX_BYTES, NOTHING, Record, Version
 
 TASKS = "tasks"
 TRIES = 1000  # of an append against other writers
+_FILE = re.compile(r"[0-9]{8}\.json")
 
 
 class TaskLog:
@@ -78,7 +80,7 @@ class TaskLog:
         """The state before a record; None where it is gone."""
         try:
             return self._record(name, _file_of(record.sequence - 1))
-        except (OSError, PackageError):
+        except (FileNotFoundError, PackageError):
             return None
 
     def append(
@@ -94,7 +96,7 @@ class TaskLog:
                 state = self._damaged(name)
             record = change(state)
             place = f"{_records(name)}/{_file_of(record.sequence)}"
-            if self.files.create(place, record.to_json()):
+            if self.files.create(place, _bytes_of(name, record)):
                 self._looked.pop(name, None)  # what was done here is seen here at once
                 return record
         raise BankError(
@@ -124,16 +126,64 @@ class TaskLog:
                 remove_old(self.files, f"{_records(name)}/{file}", older_than)
 
     def _files_of(self, name: str) -> list[str]:
-        return self.files.names(_records(name))
+        """The files of a task's records; what else somebody may have put there is passed by."""
+        with _of_task(name):
+            return [file for file in self.files.names(_records(name)) if _FILE.fullmatch(file)]
 
     def _record(self, name: str, file: str) -> Record:
-        return Record.from_json(self.files.read(f"{_records(name)}/{file}", MAX_BYTES), name)
+        with _of_task(name):
+            raw = self.files.read(f"{_records(name)}/{file}", MAX_BYTES)
+        return Record.from_json(raw, name)
+
+
+@contextmanager
+def _of_task(name: str) -> Iterator[None]:
+    """Records that may not be read are their own task's trouble, and hold up no other. A service
+    that cannot be reached stays the whole bank's."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _unreadable(name, error) from error
+    except BankError as error:
+        if isinstance(error.__cause__, PermissionError):
+            raise _unreadable(name, error.__cause__) from error
+        raise
+
+
+def _unreadable(name: str, error: OSError) -> PackageError:
+    return PackageError(
+        f"The record of task {name!r} cannot be read: {error.strerror or error}.",
+        "See to the permissions of its files, and that they are files.",
+    )
+
+
+def _bytes_of(name: str, record: Record) -> bytes:
+    content = record.to_json()
+    if len(content) > MAX_BYTES:  # it could not be read again
+        raise BankError(
+            f"Task {name!r} keeps too many versions: a record of {len(record.versions):,} has "
+            f"{len(content):,} bytes, and {MAX_BYTES:,} is the most.",
+            "Let older ones go: adapterbank gc --keep N.",
+        )
+    return content
 
 
 def home_of(name: str) -> str:
     """Where a task has its records and packages."""
     tenant, task = split_name(name)
     return f"{TASKS}/{tenant}/{task}"
+
+
+def package_of(name: str, digest: str) -> str:
+    """Where one of its packages is."""
+    return f"{packages_of(name)}/{digest}"
+
+
+def packages_of(name: str) -> str:
+    """Where all of them are."""
+    return f"{home_of(name)}/packages"
 
 
 def _records(name: str) -> str:

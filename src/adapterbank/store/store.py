@@ -16,6 +16,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from copy import copy
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -26,15 +27,16 @@ from typing import TYPE_CHECKING, TypeVar
 from adapterbank.errors import BankError, BankNotFound, PackageError, TaskNotFound, WrongBase
 from adapterbank.store.cache import PackageCache
 from adapterbank.store.entry import Entry, TaskInfo
-from adapterbank.store.files import Files, LocalFiles, make_folders, open_files, remove_old
+from adapterbank.store.files import Files, LocalFiles, make_folders, open_files
 from adapterbank.store.known_files import KnownFiles
-from adapterbank.store.log import TaskLog, home_of
+from adapterbank.store.log import TaskLog, package_of
 from adapterbank.store.manifest import BaseRecord, Manifest
 from adapterbank.store.names import check_name, split_name, split_reference
 from adapterbank.store.package import MANIFEST, Package, Packed, pack, unpack, unpack_manifest
 from adapterbank.store.record import MAX_BYTES, Record, now_text
 from adapterbank.store.schema import decode
 from adapterbank.store.sealed import seal, unseal
+from adapterbank.store.sweep import HOUR, Sweep
 from adapterbank.store.weights import WEIGHTS
 
 if TYPE_CHECKING:
@@ -44,9 +46,6 @@ Opener = Callable[[str], BufferedIOBase]
 T = TypeVar("T")
 FORMAT = 1
 BANK = "bank.json"
-TASKS = "tasks"
-HOUR = 3600.0
-TRIES = 1000  # of an append against other writers
 
 
 @dataclass(frozen=True)
@@ -149,12 +148,12 @@ class Store:
                 yield name
 
     def kept(self) -> set[str]:
-        """Every version that is kept, as task@3; of removed tasks too."""
-        return {
-            str(Entry(name, each))
-            for name in self.log.names()
-            for each in self.record(name).versions
-        }
+        """Every version that is kept, as task@3; of removed tasks too, and of damaged ones none."""
+        found: set[str] = set()
+        for name in self.log.names():
+            with suppress(PackageError):
+                found |= {str(Entry(name, each)) for each in self.record(name).versions}
+        return found
 
     def record(self, name: str) -> Record:
         """The state of a task: the empty one where nothing was ever published."""
@@ -254,7 +253,7 @@ class Store:
     def opener(self, entry: Entry) -> Opener:
         """A function that opens a file of a version by name."""
         digest = entry.version.package
-        folder = _package(entry.task, digest)
+        folder = package_of(entry.task, digest)
 
         def open_file(name: str) -> BufferedIOBase:
             def fetch() -> BufferedIOBase:
@@ -283,7 +282,7 @@ class Store:
         """The same for the files of a package."""
         name = check_name(name)
         self.check_base(packed.manifest.base)
-        place = _package(name, packed.digest)
+        place = package_of(name, packed.digest)
         self.files.add_folder(place, packed.files)
         record = self.log.append(name, lambda state: state.publish(packed.digest, packed.bytes))
         if MANIFEST not in self.files.names(place):  # purged before there was a record of it
@@ -316,47 +315,17 @@ class Store:
 
         record = self.log.append(name, change, despite_damage=purge)
         if purge:
-            for digest in self._had(name) - self.log.newest(name).packages:
-                if self._cache is not None:
-                    self._cache.forget(digest)
-                self.files.remove(_package(name, digest))
-            self._sweep(name, HOUR)
-            self.log.forget(name, record, HOUR)
+            self._sweep().purge(name, record)
             self.forget_runs(name)
 
     def collect(self, *, keep: int | None = None, older_than: float = HOUR) -> int:
         """Delete what no record names any more, and but for `keep` versions a task the older ones.
 
         Only what is older than `older_than` seconds goes: a younger package may be about to be
-        published. Returns how many packages and unfinished pieces were deleted.
+        published. A task whose records are damaged keeps what it has, and a warning is logged.
+        Returns how many packages and unfinished pieces were deleted.
         """
-        count = self.files.sweep(older_than)
-        named: set[str] = set()
-        for name in self.log.names():
-            record = self.record(name)
-            if keep is not None and record.collect(keep).versions != record.versions:
-                record = self.log.append(name, lambda state: state.collect(keep))
-            self.log.forget(name, record, older_than)
-            named |= record.packages
-            count += self._sweep(name, older_than)
-        if self._cache is not None:
-            count += self._cache.forget_others(named)
-        return count
+        return self._sweep().collect(keep, older_than)
 
-    def _had(self, name: str) -> set[str]:
-        """The packages that records of a task name or named: none that is about to be published.
-        If one of the records cannot be read, all that there are."""
-        try:
-            return self.log.packages(name)
-        except PackageError:
-            return set(self.files.names(f"{home_of(name)}/packages"))
-
-    def _sweep(self, name: str, older_than: float) -> int:
-        """Delete the packages of a task that no record names; how many there were."""
-        home = f"{home_of(name)}/packages"
-        unnamed = set(self.files.names(home)) - self.log.newest(name).packages
-        return sum(remove_old(self.files, f"{home}/{each}", older_than) for each in unnamed)
-
-
-def _package(name: str, digest: str) -> str:
-    return f"{home_of(name)}/packages/{digest}"
+    def _sweep(self) -> Sweep:
+        return Sweep(self.files, self.log, self._cache)

@@ -30,6 +30,7 @@ METRICS: dict[str, str] = {
     "unanswerable_accuracy": "share of the questions without an answer that were left unanswered",
 }
 LOWER_IS_BETTER = frozenset({"mean_absolute_error"})
+SHARES = frozenset({"accuracy", "exact_match"})  # of rows, so that `accuracy_error` is their noise
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,8 @@ class Checkpoint:
         except OSError as error:
             raise CheckpointError(
                 f"The state of the run could not be saved: {error}.",
-                "Make room, or name another place with --runs.",
+                f"Make room for {self.path.parent}. It lies in the bank, or of one at a URL in "
+                "$ADAPTERBANK_CACHE: another place for that will do, too.",
             ) from error
         finally:
             fresh.unlink(missing_ok=True)
