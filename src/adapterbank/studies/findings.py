@@ -64,7 +64,8 @@ def _near(name: str) -> Callable[[Answer], Verdict | None]:
         gap = (_arm(answer, name) or {}).get("gap")
         if not gap or gap["error"] is None:
             return None
-        told = f"{gap['mean']:+.2f} ± {gap['error']:.2f} points on {gap['tasks']} tasks"
+        tasks = f"{gap['tasks']} task{'s' * (gap['tasks'] > 1)}"
+        told = f"{gap['mean']:+.2f} ± {gap['error']:.2f} points on {tasks}"
         return gap["mean"] >= -(NEAR + gap["error"]), told
 
     return test
