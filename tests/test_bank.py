@@ -6,6 +6,8 @@ import json
 import random
 import shutil
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,10 +28,13 @@ from adapterbank.errors import (
 from adapterbank.model.encoder import load_encoder
 from adapterbank.model.methods import Method
 from adapterbank.model.task_model import TaskModel
+from adapterbank.store.manifest import Probe
 from adapterbank.store.package import read_package
 from adapterbank.tasks.batches import encode
 from adapterbank.tasks.task import Example
 from adapterbank.training.judge import Warned
+from adapterbank.training.loop import Epoch
+from adapterbank.verify import verify
 from tiny import save_base, tiny
 from training.toy import EXAMPLES, NUMBERS, TAGGED, TASK
 
@@ -154,8 +159,6 @@ def test_going_on(bank) -> None:
 
 
 def test_a_stopped_run_leaves_nothing_and_goes_on(bank, tmp_path, monkeypatch) -> None:
-    from adapterbank.training.loop import Epoch
-
     monkeypatch.setattr("adapterbank.training.checkpoint.EVERY", 0.0)
     monkeypatch.setattr("adapterbank.training.checkpoint.COST", 1e9)
     before = bank.store.record("mood")
@@ -331,8 +334,6 @@ def test_verify_finds_answers_that_are_others(bank) -> None:
 
 
 def test_other_software_is_allowed_rounding_and_no_more(bank) -> None:
-    from dataclasses import replace
-
     def elsewhere(manifest, tensors, off=1e-6):
         software = {**manifest.software, "torch": "1.0.0"}
         return replace(manifest, software=software), {
@@ -348,6 +349,58 @@ def test_other_software_is_allowed_rounding_and_no_more(bank) -> None:
     verdict = bank.verify("mood@4")[0]
     assert not verdict.ok
     assert "0.0001 at most is rounding" in verdict.problem
+
+
+@pytest.mark.parametrize(
+    "probe",
+    [
+        Probe((2, 999, 3), (0.0, 0.0), "0" * 64),
+        Probe((2, -1, 3), (0.0, 0.0), "0" * 64),
+        Probe((), (0.0, 0.0), "0" * 64),
+        Probe((5,) * 100, (0.0, 0.0), "0" * 64),
+        Probe((2, 5, 3), (0.0,) * 64, "0" * 64),
+        Probe((2, 5, 3), (), "0" * 64),
+        None,
+    ],
+    ids=["beyond the vocabulary", "below it", "empty", "long", "more", "none", "no room"],
+)
+def test_probes_that_cannot_be_run_are_one_version_s_problem(bank, tmp_path, probe) -> None:
+    def change(manifest, tensors):
+        software = {**manifest.software, "torch": "1.0.0"}  # so that bits may be others
+        if probe is None:
+            return replace(manifest, max_length=2), tensors
+        return replace(manifest, probes=(probe,), software=software), tensors
+
+    forge(bank, "mood", change)
+    verdicts = {(v.task, v.version): v for v in bank.verify()}
+    assert [key for key, verdict in verdicts.items() if not verdict.ok] == [("mood", 3)]
+    assert len(verdicts) == 5
+    bank.export("mood", tmp_path / "out")
+    with pytest.raises(PackageError, match=r"probe|max_length"):
+        bank.import_(tmp_path / "out", "again")
+
+
+def test_a_task_purged_while_verify_runs_is_passed_over(bank) -> None:
+    """Whether it is before its turn, or in the midst of it."""
+    verdicts = verify(bank.store, bank.encoder, ["mood", "tags", "shop/stars"])
+    assert str(next(verdicts).task) == "mood"
+    bank.remove("mood", purge=True)
+    bank.remove("tags", purge=True)
+    assert [(v.task, v.ok) for v in verdicts] == [("shop/stars", True)]
+    with pytest.raises(TaskNotFound):
+        bank.verify("shop/stars", "tags")
+
+
+def test_asking_does_not_wait_for_learning(bank) -> None:
+    expected = bank.predict("mood", TEXTS)  # once asked, the base's export is there
+    other = Bank.open(bank.store.files.url)
+    events = other.learning("another", ROWS, **QUICK)
+    next(event for event in events if isinstance(event, Epoch))
+    with ThreadPoolExecutor(1) as pool:  # the first time, too
+        assert pool.submit(other.predict, "mood", TEXTS).result(60) == expected
+        assert pool.submit(other.predict_mixed, [(None, TEXTS[0])]).result(60)[0].embedding
+        pool.submit(other.route, TEXTS[0]).result(60)
+    events.close()
 
 
 def test_500_flipped_bytes_are_caught_and_hurt_nobody_else(bank, tmp_path) -> None:

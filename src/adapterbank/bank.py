@@ -61,6 +61,8 @@ class Bank:
         self._engine: Engine | None = None
         self._router: Router | None = None
         self._lock = threading.RLock()
+        """Held by whoever has the encoder: while a task is learnt, all the time."""
+        self._opening = threading.Lock()
 
     @classmethod
     def open(
@@ -98,12 +100,13 @@ class Bank:
     @property
     def encoder(self) -> Encoder:
         """The base."""
-        with self._lock:
-            if self._encoder is None:
-                encoder = load_encoder(self.store.base.name, device=self._device)
-                self.store.check_base(base_record(encoder))
-                self._encoder = encoder
-            return self._encoder
+        if self._encoder is None:
+            with self._lock:
+                if self._encoder is None:
+                    encoder = load_encoder(self.store.base.name, device=self._device)
+                    self.store.check_base(base_record(encoder))
+                    self._encoder = encoder
+        return self._encoder
 
     # --- learning
 
@@ -187,8 +190,7 @@ class Bank:
     def route(self, text: Any, tasks: Iterable[str] | None = None, most: int = 3) -> list[Route]:
         """The tasks that an input is likely meant for, the likeliest first; none if it is like no
         task's own texts."""
-        with self._lock:
-            self._router = self._router or Router(self.engine)
+        self._router = self._router or Router(self.engine)
         (found,) = self._router.route([text], tasks, most)
         if isinstance(found, AdapterBankError):
             raise found
@@ -197,16 +199,17 @@ class Bank:
     @property
     def engine(self) -> Engine:
         """What answers: every task on one copy of the base."""
-        with self._lock:
-            if self._engine is None:
-                self._engine = open_engine(
-                    self.store,
-                    lambda: self.encoder,
-                    device=self._device,
-                    lock=self._lock,
-                    memory=self._memory,
-                )
-            return self._engine
+        if self._engine is None:
+            with self._opening:  # not the other lock: learning would hold every answer up
+                if self._engine is None:
+                    self._engine = open_engine(
+                        self.store,
+                        lambda: self.encoder,
+                        device=self._device,
+                        lock=self._lock,
+                        memory=self._memory,
+                    )
+        return self._engine
 
     # --- looking
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from adapterbank.errors import AdapterBankError, PackageError
 from adapterbank.model.encoder import Encoder, fingerprint
+from adapterbank.model.heads import head_outputs
 from adapterbank.model.probes import TOLERANCE, probe_logits, probe_rows, processor
 from adapterbank.model.task_model import TaskModel
 from adapterbank.store.entry import Entry
@@ -40,12 +42,24 @@ class Verdict:
 
 
 def verify(store: Store, encoder: Encoder, references: Iterable[str] = ()) -> Iterator[Verdict]:
-    """Check versions one by one: those named, or every one that is kept."""
+    """Check versions one by one: those named, or every one that is kept. One that is purged
+    meanwhile is passed over."""
     store = store.fresh()
     found = fingerprint(encoder.model, encoder.stored)
     store.check_base(BaseRecord(encoder.name, found))
-    for reference in list(references) or store.tasks():
+    named = list(references)
+    for reference in named:
+        _check_known(store, reference)
+    for reference in named or store.tasks():
         yield from _task(store, encoder, reference)
+
+
+def _check_known(store: Store, reference: str) -> None:
+    """Refuse what the bank doesn't have. A removed task's versions are kept, and checked."""
+    name, wanted = split_reference(reference)
+    with suppress(PackageError):  # a damaged record: told in its verdict
+        if wanted or not store.record(name).versions:
+            store.find(reference)
 
 
 def _task(store: Store, encoder: Encoder, reference: str) -> Iterator[Verdict]:
@@ -55,20 +69,30 @@ def _task(store: Store, encoder: Encoder, reference: str) -> Iterator[Verdict]:
     except PackageError as error:
         yield Verdict(name, 0, False, error.message)
         return
-    versions = [store.find(reference).version] if wanted or not record.versions else record.versions
-    for version in versions:
+    for version in record.versions:
+        if wanted not in (None, version.version):
+            continue
         entry = Entry(name, version)
         try:
             exact = check_probes(encoder, store.load(entry))
         except AdapterBankError as error:
-            yield Verdict(name, version.version, False, error.message)
+            if _is_kept(store, entry):
+                yield Verdict(name, version.version, False, error.message)
         else:
             yield Verdict(name, version.version, True, exact=exact)
+
+
+def _is_kept(store: Store, entry: Entry) -> bool:
+    try:
+        return entry.version in store.record(entry.task).versions
+    except PackageError:
+        return True
 
 
 def check_probes(encoder: Encoder, package: Package) -> bool:
     """Replay a package's probes; whether every bit is the same. A difference is an error."""
     manifest = package.manifest
+    _check_lengths(encoder, manifest)
     rows = [probe.tokens for probe in manifest.probes] or probe_rows(encoder)
     with mount(encoder, package) as model:
         logits = probe_logits(model, rows)
@@ -81,8 +105,7 @@ def check_probes(encoder: Encoder, package: Package) -> bool:
         if _digest(found) == probe.sha256:
             continue
         exact = False
-        then = np.array(probe.outputs)
-        off = float(np.abs(found[: len(then)] - then).max()) if len(then) else 0.0
+        off = float(np.abs(found[:KEPT] - np.array(probe.outputs)).max())
         if _same_software(encoder, manifest):
             raise PackageError(
                 f"Its probe of {len(probe.tokens)} tokens gives other bits than when it was "
@@ -94,6 +117,32 @@ def check_probes(encoder: Encoder, package: Package) -> bool:
                 f"{TOLERANCE:g} at most is rounding."
             )
     return exact
+
+
+def _check_lengths(encoder: Encoder, manifest: Manifest) -> None:
+    """Refuse what the base cannot read: what would be left of a text, and the probes' rows."""
+    span = manifest.kind == "span"
+    if manifest.max_length <= encoder.tokenizer.num_special_tokens_to_add(manifest.pair or span):
+        raise PackageError(
+            f"Its max_length is {manifest.max_length}: that leaves no room for a text.", DAMAGED
+        )
+    vocabulary = int(encoder.model.config.vocab_size)
+    outputs = head_outputs(manifest.kind, max(1, len(manifest.labels)))
+    for probe in manifest.probes:
+        length = len(probe.tokens)
+        if not 0 < length <= encoder.max_length:
+            raise PackageError(
+                f"It has a probe of {length} tokens; the base reads 1 to {encoder.max_length}.",
+                DAMAGED,
+            )
+        if not 0 <= min(probe.tokens) <= max(probe.tokens) < vocabulary:
+            raise PackageError("It has a probe with a token that the base doesn't know.", DAMAGED)
+        wanted = min(KEPT, outputs * (length if span else 1))
+        if len(probe.outputs) != wanted:
+            raise PackageError(
+                f"It has a probe with {len(probe.outputs)} outputs, and there must be {wanted}.",
+                DAMAGED,
+            )
 
 
 def _same_software(encoder: Encoder, manifest: Manifest) -> bool:

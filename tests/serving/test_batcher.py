@@ -185,6 +185,25 @@ def test_an_unknown_task_is_told_at_once_and_others_go_on(engine) -> None:
         assert batcher.submit("plain", [TEXT, 5]).result(10).predictions[1].error is not None
 
 
+def test_a_batch_that_is_run_apart_is_counted_once(engine, monkeypatch) -> None:
+    gate = Gate(engine, monkeypatch)
+    run, seen = engine.passes.onnx.run, []
+
+    def failing(rows):
+        if len(rows) > 1:
+            raise RuntimeError("not together")
+        return run(rows)
+
+    monkeypatch.setattr(engine.passes.onnx, "run", failing)
+    with batching(engine, watch=seen.append) as batcher:
+        asked = [batcher.submit("plain", [TEXT])]
+        assert gate.reached.wait(10)
+        asked += [batcher.submit(name, [TEXT]) for name in ("small", "large", "upper")]
+        gate.open.set()
+        assert all(each.result(10).predictions[0].error is None for each in asked)
+    assert [each.rows for each in seen] == [1, 3]
+
+
 def test_closing_answers_what_waits(engine, monkeypatch) -> None:
     gate = Gate(engine, monkeypatch)
     batcher = Batcher(engine)

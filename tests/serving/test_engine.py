@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adapterbank.errors import PackageError
+from adapterbank.errors import AttachError, BankError, DataError, PackageError
 from adapterbank.serving import cut
 from adapterbank.serving.predictor import Predictor, embed
 from adapterbank.serving.sessions import Sessions
@@ -22,6 +22,9 @@ from tiny import WORDS
 
 WORD = st.sampled_from(WORDS[5:])
 TEXT = st.lists(WORD, min_size=1, max_size=40).map(" ".join)
+PAIR = st.fixed_dictionaries({"text_a": TEXT, "text_b": TEXT}) | st.fixed_dictionaries(
+    {"question": TEXT, "context": TEXT}
+)
 
 
 def asked(names):
@@ -31,7 +34,7 @@ def asked(names):
         if name in PAIRED:
             keys = ("question", "context") if "answers" in name else ("text_a", "text_b")
             return st.tuples(TEXT, TEXT).map(lambda pair: dict(zip(keys, pair, strict=True)))
-        return TEXT
+        return TEXT if name else TEXT | PAIR
 
     return st.sampled_from([None, *names]).flatmap(
         lambda name: st.tuples(st.just(name), inputs(name))
@@ -144,6 +147,77 @@ def test_large_batches_run_side_by_side(engine_on, store, monkeypatch, inputs, a
     monkeypatch.setattr(Sessions, "each", lambda *given: used.append(given) or each(*given))
     engine.answer(inputs)
     assert bool(used) == apart
+
+
+@pytest.mark.parametrize("kind", ["onnx", "torch"])
+def test_a_text_s_embedding_is_the_same_beside_a_pair(engines, encoder, kind) -> None:
+    pair = {"text_a": "bad", "text_b": "meal"}
+    question = {"question": "bad", "context": "meal"}
+    for answer in (
+        lambda values: engines[kind].answer([(None, value) for value in values]),
+        lambda values: embed(encoder, values),
+    ):
+        together = answer([pair, "good film", question, 7, "good film"])
+        assert together[3].error is not None
+        for i, value in enumerate([pair, "good film", pair]):
+            same(together[i], answer([value])[0], 1e-4)
+        same(together[4], together[1], 1e-4)
+
+
+@pytest.mark.parametrize("kind", ["onnx", "torch"])
+def test_a_run_that_fails_is_its_own_rows_error(engines, kind, monkeypatch) -> None:
+    engine = engines[kind]
+    runs_on = getattr(engine.passes, kind)
+    run = runs_on.run
+
+    def failing(rows):
+        if any(len(row.tokens) == 5 for row in rows):
+            raise RuntimeError("shapes of /secret/place")
+        return run(rows)
+
+    monkeypatch.setattr(runs_on, "run", failing)
+    found = engine.answer(
+        [("plain", "good"), ("small", "it was bad"), ("small", 7), ("norms", "a")]
+    )
+    assert isinstance(found[1].error, PackageError)
+    assert "secret" not in str(found[1].error)
+    assert isinstance(found[2].error, DataError)
+    assert found[0].label
+    assert found[3].label
+    with engine.using("small") as using:
+        assert isinstance(using.answer(["it was bad"])[0].error, PackageError)
+    assert isinstance(engine.answer([(None, "it was bad")])[0].error, BankError)
+    assert {each.pins for each in engine.residency._residents.values()} == {0}
+
+
+def test_an_error_of_those_that_make_room_is_not_the_next_task_s(
+    engine_on, store, monkeypatch
+) -> None:
+    most = max(engine_on(store).passes.torch.bytes_of(store.info(n).manifest) for n in VARIANTS)
+    engine = engine_on(store, onnx=False, memory=most + 1000)
+    run, times = engine.passes.torch.run, []
+
+    def failing(rows):
+        times.append(len(rows))
+        if len(times) == 1:
+            raise AttachError("The encoder has no such LayerNorm.")
+        return run(rows)
+
+    monkeypatch.setattr(engine.passes.torch, "run", failing)
+    bad, good = engine.answer([("deep", "good"), ("relu", "good")])
+    assert times == [1, 1]
+    assert isinstance(bad.error, AttachError)
+    assert good.error is None
+
+
+def test_a_head_of_another_width_is_its_own_rows_error(engine_on, store) -> None:
+    engine = engine_on(store)
+    with engine.using("small") as using:
+        weight, bias = using.resident.head
+        using.resident.head = (weight[:, :16], bias)
+        good, *bad = engine.answer([("plain", "good"), ("small", "good"), ("small", "bad")])
+    assert good.error is None
+    assert all(isinstance(each.error, PackageError) for each in bad)
 
 
 @pytest.mark.parametrize("kind", ["onnx", "torch"])

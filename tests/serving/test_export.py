@@ -92,6 +92,25 @@ def test_a_damaged_export_is_not_used(encoder, engine_on, store, file) -> None:
     assert find_export(encoder.fingerprint) is not None
 
 
+def test_of_two_that_make_an_export_at_once_the_first_stays(encoder, tmp_path, monkeypatch) -> None:
+    """Whoever was quicker uses it already."""
+    monkeypatch.setenv("ADAPTERBANK_CACHE", str(tmp_path))
+    folder = export_folder(encoder.fingerprint)
+    kept = []
+
+    def another_is_quicker(_):
+        make_export(encoder, lambda _: True)
+        kept.append(folder.stat().st_ino)
+        return True
+
+    assert make_export(encoder, another_is_quicker).folder == folder
+    assert [folder.stat().st_ino] == kept
+    (folder / "graph.onnx").write_bytes(b"")
+    make_export(encoder, lambda _: True)
+    assert find_export(encoder.fingerprint) is not None
+    assert list(folder.parent.iterdir()) == [folder]
+
+
 def test_without_a_place_for_the_export_torch_answers(
     encoder, engine_on, store, monkeypatch
 ) -> None:

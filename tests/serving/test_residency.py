@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from adapterbank.errors import BankError, PackageError, TaskNotFound
-from adapterbank.serving.arena import SITES, WARM, Arena, Form
+from adapterbank.serving.arena import SITES, Arena, Form
+from adapterbank.serving.onnx_pass import OnnxPass
+from adapterbank.store.package import Package, as_arrays
 from serving.conftest import make_store
-from serving.tasks import publish
+from serving.tasks import publish, random_task
 
 NAMES = [f"t{i}" for i in range(6)]
 TEXT = "the film was good"
@@ -257,29 +259,113 @@ def test_a_bottleneck_is_filled_up_with_zeros_exactly() -> None:
     assert not arena.inputs["down.weight"][site].any()
 
 
-def test_of_freed_slots_only_the_last_keep_their_memory() -> None:
+def arena_of(slots: int) -> Arena:
     form = Form(layers=1, width=1024, embeddings=1024)
     names = ("embeddings.norm", "layer.0.attention.norm", "layer.0.output.norm")
     norms = {f"{n}.{leaf}": np.ones(1024, np.float32) for n in names for leaf in ("weight", "bias")}
     norms |= {f"layer.0.{site}.bias": np.ones(1024, np.float32) for site in SITES}
-    arena = Arena(form, 8, WARM + 3, norms)
-    tensors = {
+    return Arena(form, 8, slots, norms)
+
+
+def ones(d: int = 1024) -> dict[str, np.ndarray]:
+    shapes = {"down.weight": (8, d), "down.bias": (8,), "up.weight": (d, 8), "up.bias": (d,)}
+    return {
         f"layer.0.{site}.{name}": np.ones(shape, np.float32)
-        for site in ("attention", "output")
-        for name, shape in {
-            "down.weight": (8, 1024), "down.bias": (8,), "up.weight": (1024, 8), "up.bias": (1024,)
-        }.items()
-    }  # fmt: skip
-    slots = [arena.put(tensors) for _ in range(WARM + 3)]
+        for site in SITES
+        for name, shape in shapes.items()
+    }
+
+
+def test_a_freed_slot_keeps_its_memory_until_it_is_to_cool() -> None:
+    arena = arena_of(3)
+    slots = [arena.put(ones()) for _ in range(3)]
     for slot in slots:
         arena.free(slot)
-    full = [
-        slot
-        for slot in slots
-        if arena.inputs["down.weight"][slot * form.sites : (slot + 1) * form.sites].any()
-    ]
-    assert full == slots[-WARM:]
+    assert arena.warm == 3 * arena.form.bytes(8)
+    arena.cool()
+    assert arena.warm == 2 * arena.form.bytes(8)
+    sites = arena.form.sites
+    full = [s for s in slots if arena.inputs["down.weight"][s * sites : (s + 1) * sites].any()]
+    assert full == slots[1:]
     assert arena.put({}) == slots[-1]
-    assert sorted([slots[-1], *(arena.put(tensors) for _ in slots[1:])]) == sorted(slots)
+    assert sorted([slots[-1], *(arena.put(ones()) for _ in slots[1:])]) == sorted(slots)
     with pytest.raises(BankError, match="no room"):
-        arena.put(tensors)
+        arena.put(ones())
+    for _ in range(3):
+        arena.cool()  # nothing is warm
+    assert arena.warm == 0
+
+
+def test_a_slot_that_cannot_be_written_is_free_again() -> None:
+    arena = arena_of(1)
+    for _ in range(3):
+        with pytest.raises(ValueError, match="broadcast"):
+            arena.put(ones(16))
+    arena.put(ones())
+
+
+def test_freed_slots_of_all_sizes_keep_a_bounded_memory(encoder, engine_on, some) -> None:
+    export = engine_on(some).passes.onnx.export
+    budget = 2**21
+    runs_on = OnnxPass(export, budget)
+    for size in (8, 16, 32, 64):
+        manifest, tensors = random_task(encoder, 0, size=size)
+        package = Package(manifest, as_arrays(tensors))
+        seats = [runs_on.seat(package) for _ in range(budget // runs_on.bytes_of(manifest))]
+        for seat in seats:
+            runs_on.leave(seat)
+        warm = sum(arena.warm for arena in runs_on._arenas.values())
+        assert 0 < warm <= max(budget / 16, runs_on.bytes_of(manifest))
+        assert warm < len(seats) * runs_on.bytes_of(manifest) / 4
+
+
+def test_a_seat_in_torch_does_not_keep_the_weights_file(encoder, engine_on, some) -> None:
+    package = some.load(some.find("t0"))
+    runs_on = engine_on(some, onnx=False).passes.torch
+    norms = runs_on.seat(package).overlay.norms
+    for array in package.arrays.values():
+        array.fill(7)
+    for weight, bias in norms.values():
+        assert not (weight == 7).any()
+        assert not (bias == 7).any()
+
+
+def test_a_version_that_never_was_leaves_the_task_in_memory(engine_on, some) -> None:
+    engine = engine_on(some)
+    for _ in range(2):
+        assert engine.answer([("t0", TEXT)])[0].error is None
+        assert isinstance(engine.answer([("t0@99", TEXT)])[0].error, TaskNotFound)
+    assert engine.residency.counts.loads == 1
+
+
+def test_what_cannot_be_fetched_leaves_the_others_free(engine_on, encoder, monkeypatch) -> None:
+    far = make_store(f"memory://{uuid.uuid4()}", encoder, {name: {} for name in NAMES[:3]})
+    engine, load = engine_on(far), far.load
+
+    def failing(entry, known):
+        if entry.task.endswith("t0"):
+            raise RuntimeError("not one of ours")
+        return load(entry, known)
+
+    monkeypatch.setattr(far, "load", failing)
+    with pytest.raises(RuntimeError, match="not one of ours"):
+        engine.answer([(name, TEXT) for name in NAMES[:3]])
+    assert {each.pins for each in engine.residency._residents.values()} == {0}
+
+
+def test_what_cannot_be_seated_spoils_its_own_rows_alone(engine_on, some, monkeypatch) -> None:
+    engine = engine_on(some, memory=room_for(2, engine_on(some), some))
+    seat, calls = engine.passes.onnx.seat, []
+
+    def failing(package):
+        calls.append(package)
+        if len(calls) == 1:
+            raise ValueError("could not broadcast")
+        return seat(package)
+
+    monkeypatch.setattr(engine.passes.onnx, "seat", failing)
+    bad, good = engine.answer([("t0", TEXT), ("t1", TEXT)])
+    assert isinstance(bad.error, PackageError)
+    assert "broadcast" not in str(bad.error)
+    assert good.error is None
+    assert engine.residency.bytes == next(iter(engine.residency._residents.values())).bytes

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
@@ -55,13 +56,28 @@ ARCHITECTURE_FIELDS = (
 )  # fmt: skip
 
 
+class OneAtATime:
+    """A tokenizer for several threads. How it cuts texts is a state of it that each call sets, so
+    calls take turns; else one task's texts would be cut as another's."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer, self._lock = tokenizer, threading.Lock()
+
+    def __call__(self, *texts: Any, **options: Any) -> Any:
+        with self._lock:
+            return self._tokenizer(*texts, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+
 @dataclass
 class Encoder:
     """A frozen base: one copy of the weights that every task shares."""
 
     name: str
     model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: OneAtATime
     pooling: Pooling
     """How a text becomes one vector: the base's pooler on the first token, the mean, the first."""
     stored: frozenset[str]
@@ -199,7 +215,7 @@ def read_config(name: str, place: str | None = None) -> PretrainedConfig:
     return config
 
 
-def _read_tokenizer(name: str, place: str) -> PreTrainedTokenizerBase:
+def _read_tokenizer(name: str, place: str) -> OneAtATime:
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             place, trust_remote_code=False
@@ -211,7 +227,7 @@ def _read_tokenizer(name: str, place: str) -> PreTrainedTokenizerBase:
     # Where there are no tokenizer files, the library makes one that knows special tokens only.
     if len(tokenizer.get_vocab()) <= len(set(tokenizer.all_special_tokens)):
         raise BaseDamaged(f"{name!r} has no tokenizer of its own.", TOKENIZER_HINT)
-    return tokenizer
+    return OneAtATime(tokenizer)
 
 
 def _read_weights(

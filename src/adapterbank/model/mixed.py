@@ -53,7 +53,10 @@ def make_overlay(
         place, _, leaf = name.rpartition(".")
         if place.endswith(".norm") and leaf == "weight":
             bias = tensors.get(f"{place}.bias")
-            norms[place] = (tensor.to(like), None if bias is None else bias.to(like))
+            norms[place] = (  # copied: a view would keep the whole weights file in memory
+                tensor.to(like, copy=True),
+                None if bias is None else bias.to(like, copy=True),
+            )
         elif config is not None and name.endswith(".down.weight"):
             site = name.removesuffix(".down.weight")
             adapter = Adapter(

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from adapterbank.errors import AttachError, UnsupportedBase
+from adapterbank.errors import PackageError, UnsupportedBase
 from adapterbank.model.attention import Bounds
 from adapterbank.model.encoder import Encoder, Pooling
 from adapterbank.model.heads import Head, Kind, mean_pool, starts_of
@@ -293,7 +293,7 @@ class TaskModel(nn.Module):
             if name not in mine or name not in tensors or mine[name].shape != tensors[name].shape
         ]
         if wrong:
-            raise AttachError(
+            raise PackageError(
                 f"{len(wrong)} tensors don't fit this model, {wrong[0]!r} among them.",
                 "Give the tensors of the same base, method and labels.",
             )

@@ -19,9 +19,6 @@ from adapterbank.errors import BankError
 Array = NDArray[np.float32]
 SITES = ("attention", "output")
 PRIVATE = hasattr(mmap, "MAP_PRIVATE")
-# Freed slots that keep their memory for whoever comes next: fetching it anew takes as long as
-# reading a task does.
-WARM = 8
 BARE = 0  # the slot of the base itself: adapters of zeros, its own LayerNorms
 
 
@@ -98,14 +95,28 @@ class Arena:
             if not (self._warm or self._free):
                 raise BankError("There is no room for another task in memory.")
             slot = (self._warm or self._free).pop()
-        self._write(slot, tensors)
+        try:
+            self._write(slot, tensors)
+        except BaseException:
+            self.free(slot)
+            raise
         return slot
 
     def free(self, slot: int) -> None:
-        """Give a slot back, and its memory unless it is among the last few that were freed."""
+        """Give a slot back. It keeps its memory for whoever comes next, until `cool`: fetching it
+        anew takes as long as reading a task does."""
         with self._lock:
             self._warm.append(slot)
-            if len(self._warm) <= WARM:
+
+    @property
+    def warm(self) -> int:
+        """The bytes of freed slots that keep their memory."""
+        return len(self._warm) * self.form.bytes(self.size)
+
+    def cool(self) -> None:
+        """Give back the memory of the slot that was freed longest ago."""
+        with self._lock:
+            if not self._warm:
                 return
             slot = self._warm.pop(0)
         for array, pages in zip(self._arrays.values(), self._maps, strict=True):

@@ -174,6 +174,18 @@ class Batcher:
 
     def _run(self, pieces: Sequence[Piece]) -> None:
         began = time.monotonic()
+        self._answer(pieces)
+        rows = [request.asked.rows[i] for request, i in pieces]
+        self.watch(
+            Batch(
+                len(rows),
+                sum(len(row.tokens) for row in rows),
+                len({id(row.seat) for row in rows}),
+                time.monotonic() - began,
+            )
+        )
+
+    def _answer(self, pieces: Sequence[Piece]) -> None:
         for runs_on in {id(r.asked.runs_on): r.asked.runs_on for r, _ in pieces}.values():
             mine = [piece for piece in pieces if piece[0].asked.runs_on is runs_on]
             try:
@@ -185,15 +197,6 @@ class Batcher:
                 request.found[i] = each
             for request in dict.fromkeys(request for request, _ in mine):
                 _settle(request)
-        rows = [request.asked.rows[i] for request, i in pieces]
-        self.watch(
-            Batch(
-                len(rows),
-                sum(len(row.tokens) for row in rows),
-                len({id(row.seat) for row in rows}),
-                time.monotonic() - began,
-            )
-        )
 
     def _run_apart(self, pieces: Sequence[Piece], error: Exception) -> None:
         """A batch failed: each of its requests by itself, so that one cannot spoil the others."""
@@ -202,7 +205,7 @@ class Batcher:
             next(iter(requests)).fail(error)
             return
         for request in requests:
-            self._run([piece for piece in pieces if piece[0] is request])
+            self._answer([piece for piece in pieces if piece[0] is request])
 
 
 def _settle(request: Request) -> None:

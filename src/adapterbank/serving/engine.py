@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adapterbank.errors import AdapterBankError, DataError, PackageError, TaskNotFound
+from adapterbank.errors import (
+    AdapterBankError,
+    BankError,
+    DataError,
+    PackageError,
+    TaskNotFound,
+)
 from adapterbank.serving.passes import Passes, on_cpu
 from adapterbank.serving.residency import Residency, Resident
 from adapterbank.serving.rows import Array, Pass, Row, Seat
@@ -25,11 +32,12 @@ from adapterbank.tasks.batches import Encoded, encode
 from adapterbank.tasks.inputs import read_input
 from adapterbank.tasks.predictions import Prediction, decode, decode_spans
 from adapterbank.tasks.spans import make_windows
-from adapterbank.tasks.task import Example
+from adapterbank.tasks.task import Example, Kind
 
 if TYPE_CHECKING:
     from adapterbank.model.encoder import Encoder
 
+log = logging.getLogger("adapterbank.serving")
 MEMORY = 2**30  # bytes for tasks
 LOADERS = 4  # threads that fetch tasks from elsewhere
 
@@ -42,10 +50,16 @@ class Asked:
     """The version that answers; None for the bare encoder."""
     rows: list[Row]
     runs_on: Pass
+    places: list[AdapterBankError | None]
+    """Of each input, what is wrong with it; None for those that were read."""
     answer: Callable[[Sequence[Array]], list[Prediction]]
     """From what the heads read of each row to an answer an input, errors in their places."""
     release: Callable[[], None]
     """To be called when they have run."""
+
+    def failed(self, error: AdapterBankError) -> list[Prediction]:
+        """The answers where running them came to nothing."""
+        return [Prediction(error=place or error) for place in self.places]
 
 
 class Engine:
@@ -53,15 +67,8 @@ class Engine:
 
     def __init__(self, store: Store, passes: Passes, memory: int = MEMORY) -> None:
         self.store, self.passes = store, passes
-        self.residency = Residency(store, passes.choose, memory)
+        self.residency = Residency(store, passes.choose, passes.check, memory)
         self._loaders = ThreadPoolExecutor(LOADERS, "loader")
-
-    def prefetch(self, *tasks: str) -> None:
-        """Load tasks, as far as there is room, before they are asked."""
-        for task in tasks:
-            _, resident = self._acquire(task, wait=False)
-            if resident is not None:
-                self.residency.release(resident)
 
     def answer(self, inputs: Sequence[tuple[str | None, Any]]) -> list[Prediction]:
         """Answers for inputs of any tasks in any order; None for a task gives the embedding of the
@@ -76,20 +83,26 @@ class Engine:
             _released(waiting),
         ):
             for task, rows in by_task.items():
-                try:
-                    wait = not waiting and not loaded
-                    asked = self.ask(task, [inputs[i][1] for i in rows], wait=wait)
-                    if asked is None:  # all that is in memory is in use, by those that wait
-                        answers |= self._run(waiting)
-                        self._release(loaded)
-                        asked = self.ask(task, [inputs[i][1] for i in rows])
-                except AdapterBankError as error:
-                    answers |= dict.fromkeys(rows, Prediction(error=error))
-                else:
-                    assert asked is not None  # noqa: S101 - it has waited for room
+                values = [inputs[i][1] for i in rows]
+                asked = self._try_to_ask(task, values, wait=not waiting and not loaded)
+                if asked is None:  # all that is in memory is in use, by those that wait
+                    answers |= self._run(waiting)
+                    self._release(loaded)
+                    asked = self._try_to_ask(task, values, wait=True)
+                if isinstance(asked, Asked):
                     waiting.append((rows, asked))
+                else:
+                    answers |= dict.fromkeys(rows, Prediction(error=asked))
             answers |= self._run(waiting)
         return [answers[i] for i in range(len(inputs))]
+
+    def _try_to_ask(
+        self, task: str | None, inputs: Sequence[Any], wait: bool
+    ) -> Asked | AdapterBankError | None:
+        try:
+            return self.ask(task, inputs, wait=wait)
+        except AdapterBankError as error:
+            return error
 
     @contextmanager
     def _loaded(self, tasks: Iterable[str]) -> Iterator[list[Resident]]:
@@ -114,7 +127,7 @@ class Engine:
     def _try_to_acquire(self, task: str) -> Resident | None:
         try:
             return self._acquire(task, wait=False)[1]
-        except AdapterBankError:
+        except Exception:  # told when it is asked; here it would leave the others in use
             return None
 
     def _release(self, residents: list[Resident]) -> None:
@@ -152,7 +165,9 @@ class Engine:
         try:
             return self.store.find(task)
         except TaskNotFound:
-            self.residency.forget(split_reference(task)[0])
+            name = split_reference(task)[0]
+            if self.store.record(name).current is None:  # else it is a version that never was
+                self.residency.forget(name)
             raise
 
     def ask(self, task: str | None, inputs: Sequence[Any], *, wait: bool = True) -> Asked | None:
@@ -174,13 +189,16 @@ class Engine:
         manifest = resident.manifest
         read, places = _read(inputs, lambda v: read_input(v, manifest.kind, manifest.pair))
         ready = self.ask_examples(resident, read)
-        return replace(ready, answer=lambda found: _in_place(places, ready.answer(found)))
+        return replace(
+            ready, places=places, answer=lambda found: _in_place(places, ready.answer(found))
+        )
 
     def ask_examples(self, resident: Resident, examples: Sequence[Example]) -> Asked:
         """The same for inputs that are read."""
         manifest, (weight, bias) = resident.manifest, resident.head
+        limit = min(manifest.max_length, self.passes.max_length)
         if manifest.kind == "span":
-            windows = make_windows(self.passes.tokenizer, examples, manifest.max_length)
+            windows = make_windows(self.passes.tokenizer, examples, limit)
             rows = _rows(windows.encoded, resident.seat, None)
 
             def answer(found: Sequence[Array]) -> list[Prediction]:
@@ -190,11 +208,11 @@ class Engine:
                     return [Prediction(error=_overflown(resident.entry))] * len(examples)
                 return decode_spans(windows, logits, manifest.threshold)
         else:
-            encoded = encode(self.passes.tokenizer, examples, manifest.max_length)
+            encoded = encode(self.passes.tokenizer, examples, limit)
             rows = _rows(encoded, resident.seat, manifest.pooling)
 
             def answer(found: Sequence[Array]) -> list[Prediction]:
-                states = np.array(found, np.float32).reshape(-1, weight.shape[1])
+                states = np.array(found, np.float32).reshape(len(found), weight.shape[1])
                 logits = _logits(states, weight, bias)
                 sound: list[bool] = [bool(np.isfinite(row).all()) for row in logits]
                 answers = decode(
@@ -206,31 +224,55 @@ class Engine:
                 return _in_place([None if fine else lost for fine in sound], answers)
 
         release = partial(self.residency.release, resident)
-        return Asked(resident.entry, rows, resident.runs_on, answer, release)
+        places: list[AdapterBankError | None] = [None] * len(examples)
+        return Asked(resident.entry, rows, resident.runs_on, places, answer, release)
 
     def _ask_encoder(self, inputs: Sequence[Any]) -> Asked:
-        def read(value: Any) -> Example:
-            pair = isinstance(value, Mapping) and len(value) > 1
-            return read_input(value, "classification", pair)
-
-        examples, places = _read(inputs, read)
+        examples, places = _read(inputs, read_any)
         encoded = encode(self.passes.tokenizer, examples, self.passes.max_length)
 
         def answer(found: Sequence[Array]) -> list[Prediction]:
             return _in_place(places, [Prediction(embedding=tuple(x.tolist())) for x in found])
 
         rows = _rows(encoded, None, self.passes.pooling)
-        return Asked(None, rows, self.passes.bare, answer, lambda: None)
+        return Asked(None, rows, self.passes.bare, places, answer, lambda: None)
 
     def run(self, waiting: Sequence[Asked]) -> list[list[Prediction]]:
         """Run what was made ready, all of it together, and give the answers of each."""
         answers: dict[int, list[Prediction]] = {}
         for runs_on in {id(asked.runs_on): asked.runs_on for asked in waiting}.values():
             chosen = [i for i, asked in enumerate(waiting) if asked.runs_on is runs_on]
-            found = iter(runs_on.run([row for i in chosen for row in waiting[i].rows]))
-            for i in chosen:
-                answers[i] = waiting[i].answer([next(found) for _ in waiting[i].rows])
+            found = _run_together(runs_on, [waiting[i] for i in chosen])
+            answers |= zip(chosen, found, strict=True)
         return [answers[i] for i in range(len(waiting))]
+
+
+def _run_together(runs_on: Pass, waiting: Sequence[Asked]) -> list[list[Prediction]]:
+    """The answers of each; if they cannot be had, each by itself, so that one cannot spoil the
+    others."""
+    try:
+        found = iter(runs_on.run([row for asked in waiting for row in asked.rows]))
+        return [asked.answer([next(found) for _ in asked.rows]) for asked in waiting]
+    except Exception as error:
+        if len(waiting) > 1:
+            return [_run_together(runs_on, [asked])[0] for asked in waiting]
+        return [waiting[0].failed(_why(error, waiting[0].entry))]
+
+
+def _why(error: Exception, entry: Entry | None) -> AdapterBankError:
+    """What to say of a run that failed; None for the bare encoder's."""
+    if isinstance(error, AdapterBankError):
+        return error
+    log.error("%s could not be run", entry or "the bare encoder", exc_info=error)
+    if entry is None:
+        return BankError("The base could not answer.", "The log says why.")
+    return PackageError(f"{entry} could not answer.", "Publish it again, or roll it back.")
+
+
+def read_any(value: Any) -> Example:
+    """An input for no task: a text, a pair of texts, or a question with its context."""
+    kind: Kind = "span" if isinstance(value, Mapping) and "question" in value else "classification"
+    return read_input(value, kind, isinstance(value, Mapping) and len(value) > 1)
 
 
 def open_engine(

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 GRAPH, WEIGHTS, TOKENIZER = "graph.onnx", "weights.bin", "tokenizer.json"
 OWN, BASE = "own.safetensors", "base.json"
-VERSION = 5  # of the graph that is built
+VERSION = 6  # of the graph that is built, and of what is kept beside it
 
 
 @dataclass(frozen=True)
@@ -53,6 +52,8 @@ class ExportRecord:
     max_length: int
     vocabulary: int
     """Tokens it knows."""
+    truncation_side: str
+    """Where its tokenizer cuts what is too long: "left" or "right"."""
     files: dict[str, str]
     """The digest of each."""
 
@@ -94,7 +95,7 @@ class Export:
     @cached_property
     def tokenizer(self) -> PlainTokenizer:
         """The base's."""
-        return PlainTokenizer(self.folder / TOKENIZER)
+        return PlainTokenizer(self.folder / TOKENIZER, self.record.truncation_side)
 
 
 def cache_folder() -> Path:
@@ -137,13 +138,23 @@ def make_export(encoder: Encoder, agrees: Callable[[Export], bool]) -> Export:
         write_folder(trial, files)
         if not agrees(Export(trial, record)):
             raise UnsupportedBase(f"The ONNX graph of {encoder.name!r} gives other numbers.")
-        shutil.rmtree(folder, ignore_errors=True)  # a damaged one
         with suppress(OSError):  # another process was quicker
-            trial.rename(folder)
+            _put(trial, folder, encoder.fingerprint)
     found = find_export(encoder.fingerprint)
     if found is None:
         raise UnsupportedBase(f"The export of {encoder.name!r} could not be kept.")
     return found
+
+
+def _put(trial: Path, folder: Path, fingerprint: str) -> None:
+    """Give an export its name, which it takes from a damaged one, and from no other."""
+    try:
+        trial.rename(folder)
+    except OSError:
+        if find_export(fingerprint) is not None:
+            return
+        folder.rename(trial.with_name("damaged"))  # goes with the rest of the trial's folder
+        trial.rename(folder)
 
 
 def _build(encoder: Encoder) -> tuple[dict[str, bytes], ExportRecord]:
@@ -179,6 +190,7 @@ def _build(encoder: Encoder) -> tuple[dict[str, bytes], ExportRecord]:
         token_types=sites.token_types,
         max_length=encoder.max_length,
         vocabulary=int(model.config.vocab_size),
+        truncation_side=str(encoder.tokenizer.truncation_side),
         files={name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
     )
     return {**files, BASE: seal(asdict(record))}, record

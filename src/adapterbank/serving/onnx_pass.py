@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 SMALLEST = 8  # the least class of bottleneck sizes; they go up by doubling
+WARM = 1 / 16  # of the memory for tasks: what freed slots of all classes may keep beside it
 
 
 class OnnxPass:
@@ -91,6 +92,14 @@ class OnnxPass:
         place = cast(Place, seat)
         if place.slot != BARE:
             self._arena(place.size).free(place.slot)
+            self._cool(max(WARM * self.budget, self.export.form.bytes(place.size)))
+
+    def _cool(self, limit: float) -> None:
+        """Let freed slots keep so many bytes in all."""
+        with self._lock:
+            arenas = list(self._arenas.values())
+            while sum(arena.warm for arena in arenas) > limit:
+                max(arenas, key=lambda arena: arena.warm).cool()
 
     def run(self, rows: Sequence[Row]) -> list[Array]:
         """What each row's head reads."""

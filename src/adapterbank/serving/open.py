@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapterbank.serving.engine import MEMORY, Engine, open_engine
+from adapterbank.serving.once import Once
 from adapterbank.store.base import base_record
 from adapterbank.store.files import LocalFiles
 from adapterbank.store.store import Store
@@ -31,14 +32,15 @@ def open_bank_engine(
     if not isinstance(store.files, LocalFiles):
         store.log.patience = PATIENCE
 
-    @cache
-    def load() -> Encoder:
+    def read_base() -> Encoder:
         from adapterbank.model.encoder import load_encoder
 
         encoder = load_encoder(base or store.base.name, device=device)
         store.check_base(base_record(encoder))
         return encoder
 
+    lock = threading.RLock()
+    load = Once(read_base, lock)
     if base is not None:
         load()
-    return open_engine(store, load, device=device, memory=memory, threads=threads)
+    return open_engine(store, load, device=device, lock=lock, memory=memory, threads=threads)

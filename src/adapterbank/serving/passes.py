@@ -9,17 +9,19 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adapterbank.errors import UnsupportedBase
+from adapterbank.errors import PackageError, UnsupportedBase
 from adapterbank.serving.export import Export, find_export, make_export
+from adapterbank.serving.fit import Norms, check_fit
+from adapterbank.serving.once import Once
 from adapterbank.serving.rows import Array, Pass, Row
 from adapterbank.store.manifest import Manifest, Pooling
+from adapterbank.store.package import Package
 
 if TYPE_CHECKING:
     from adapterbank.model.encoder import Encoder
@@ -48,14 +50,34 @@ class Passes:
         room for tasks in bytes."""
         self._fingerprint, self._load = fingerprint, load
         self._lock = lock or threading.RLock()
-        self._memory, self._threads, self._wants_onnx = memory, threads, onnx
-        self._opening = threading.Lock()
+        self._memory, self._threads = memory, threads
+        self._wants_onnx = onnx and find_spec("onnxruntime") is not None
+        # One that is there is opened without waiting for whoever has the encoder.
+        self._kept = Once(lambda: self._open(find_export(self._fingerprint)))
+        self._new = Once(lambda: self._open(self._export()), self._lock)
+        self._torch = Once(self._make_torch, self._lock)
+        self._whole = Once(self._make_whole, self._lock)
+        self._norms = Once(self._norms_of_encoder, self._lock)
 
     def choose(self, manifest: Manifest) -> Pass:
         """The quickest pass that takes a task."""
         if self.onnx is not None and self.onnx.takes(manifest):
             return self.onnx
         return self.torch if self.torch.takes(manifest) else self.whole
+
+    def check(self, package: Package) -> None:
+        """Refuse a package that cannot run on the base."""
+        manifest = package.manifest
+        check_fit(package, self.norms)
+        if manifest.pooling == "pooler" and not self.has_pooler:
+            raise PackageError("The package reads the base's pooler, and the base has none.")
+        pair = manifest.pair or manifest.kind == "span"
+        special = self.tokenizer.num_special_tokens_to_add(pair)
+        if manifest.max_length <= special:
+            raise PackageError(
+                f"The package's max_length is {manifest.max_length}; this base puts {special} "
+                "tokens of its own around a text."
+            )
 
     @property
     def bare(self) -> Pass:
@@ -64,7 +86,7 @@ class Passes:
 
     @property
     def tokenizer(self) -> Any:
-        """The base's."""
+        """The base's, safe to use from several threads."""
         return self._load().tokenizer if self.onnx is None else self.onnx.export.tokenizer
 
     @property
@@ -73,21 +95,37 @@ class Passes:
         return self._load().pooling if self.onnx is None else self.onnx.export.record.pooling
 
     @property
+    def has_pooler(self) -> bool:
+        """Whether the base holds a pooler."""
+        return self._load().has_pooler if self.onnx is None else self.onnx.export.record.has_pooler
+
+    @property
     def max_length(self) -> int:
         """The longest text in tokens."""
         return self._load().max_length if self.onnx is None else self.onnx.export.record.max_length
 
     @property
+    def norms(self) -> Norms:
+        """The shapes of the base's LayerNorms."""
+        if self.onnx is None:
+            return self._norms()
+        own = self.onnx.export.own
+        return {name: array.shape for name, array in own.items() if ".norm." in name}
+
+    def _norms_of_encoder(self) -> Norms:
+        encoder = self._load()
+        return {
+            f"{name}.{leaf}": tuple(parameter.shape)
+            for name, path in encoder.sites.norm_paths(encoder.model).items()
+            for leaf, parameter in encoder.model.get_submodule(path).named_parameters(recurse=False)
+        }
+
+    @property
     def onnx(self) -> OnnxPass | None:
         """ONNX Runtime; None where it isn't installed or has no graph of the base."""
-        with self._opening:
-            return self._onnx
+        return self._kept() or self._new() if self._wants_onnx else None
 
-    @cached_property
-    def _onnx(self) -> OnnxPass | None:
-        if not self._wants_onnx or find_spec("onnxruntime") is None:
-            return None
-        export = find_export(self._fingerprint) or self._export()
+    def _open(self, export: Export | None) -> OnnxPass | None:
         if export is None:
             return None
         from adapterbank.serving.onnx_pass import OnnxPass
@@ -98,8 +136,7 @@ class Passes:
         if find_spec("onnx") is None:
             return None
         try:
-            with self._lock:
-                return make_export(self._load(), self._agrees)
+            return make_export(self._load(), self._agrees)
         except UnsupportedBase:
             return None
         except OSError as error:  # no room, or no place that can be written to
@@ -114,16 +151,22 @@ class Passes:
         onnx = OnnxPass(export, self._memory, self._threads)
         return rehearsal.difference(onnx, self.torch) <= TOLERANCE
 
-    @cached_property
+    @property
     def torch(self) -> TorchPass:
         """The reference."""
+        return self._torch()
+
+    def _make_torch(self) -> TorchPass:
         from adapterbank.serving.torch_pass import TorchPass
 
         return TorchPass(self._load(), self._lock)
 
-    @cached_property
+    @property
     def whole(self) -> WholePass:
         """For tasks that changed the base itself."""
+        return self._whole()
+
+    def _make_whole(self) -> WholePass:
         from adapterbank.serving.torch_pass import WholePass
 
         return WholePass(self._load(), self._lock)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import torch
@@ -11,6 +11,7 @@ from adapterbank.errors import DataError
 from adapterbank.model.encoder import Encoder
 from adapterbank.model.methods import Method
 from adapterbank.model.task_model import TaskModel
+from adapterbank.serving.engine import read_any
 from adapterbank.store.mount import mount
 from adapterbank.store.package import Package
 from adapterbank.tasks.batches import encode
@@ -34,7 +35,8 @@ class Predictor:
 
     def predict(self, examples: Sequence[Example]) -> list[Prediction]:
         """Answers, one an example."""
-        tokenizer, limit = self.encoder.tokenizer, self.manifest.max_length
+        tokenizer = self.encoder.tokenizer
+        limit = min(self.manifest.max_length, self.encoder.max_length)
         if self.manifest.kind == "span":
             windows = make_windows(tokenizer, examples, limit)
             logits = self.model.logits(*windows.encoded.take())
@@ -52,9 +54,6 @@ class Predictor:
 def embed(encoder: Encoder, inputs: Sequence[Any]) -> list[Prediction]:
     """What the bare encoder makes of texts and pairs of texts: one vector an input."""
 
-    def read(value: Any) -> Example:
-        return read_input(value, "classification", isinstance(value, Mapping) and len(value) > 1)
-
     def vectors(examples: Sequence[Example]) -> list[Prediction]:
         rows = encode(encoder.tokenizer, examples, encoder.max_length)
         with torch.random.fork_rng(devices=[]):  # its head is not read
@@ -63,7 +62,7 @@ def embed(encoder: Encoder, inputs: Sequence[Any]) -> list[Prediction]:
             found = model.features(*rows.take())
         return [Prediction(embedding=tuple(row)) for row in found.tolist()]
 
-    return _each(inputs, read, vectors)
+    return _each(inputs, read_any, vectors)
 
 
 def _each(

@@ -12,11 +12,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from adapterbank.errors import BankError
+from adapterbank.errors import BankError, PackageError
 from adapterbank.serving.rows import Array, Pass, Seat
 from adapterbank.store.entry import Entry
 from adapterbank.store.known_files import KnownFiles
-from adapterbank.store.manifest import Manifest
+from adapterbank.store.manifest import DAMAGED, Manifest
+from adapterbank.store.package import Package
 from adapterbank.store.store import Store
 
 Key = tuple[str, str]  # task, digest of its package
@@ -53,8 +54,15 @@ class Counts:
 class Residency:
     """Tasks in memory, within a budget of bytes."""
 
-    def __init__(self, store: Store, choose: Callable[[Manifest], Pass], budget: int) -> None:
-        self.store, self.choose, self.budget = store, choose, budget
+    def __init__(
+        self,
+        store: Store,
+        choose: Callable[[Manifest], Pass],
+        check: Callable[[Package], None],
+        budget: int,
+    ) -> None:
+        """`check` refuses what doesn't fit the base, `choose` gives the pass for the rest."""
+        self.store, self.choose, self.check, self.budget = store, choose, check, budget
         self.counts = Counts()
         self._residents: OrderedDict[Key, Resident] = OrderedDict()
         self._loading: set[Key] = set()
@@ -98,6 +106,7 @@ class Residency:
 
     def _load(self, entry: Entry, wait: bool) -> Resident | None:
         package = self.store.load(entry, self._known)
+        self.check(package)
         manifest = package.manifest
         runs_on = self.choose(manifest)
         size = runs_on.bytes_of(manifest) + package.arrays["head.weight"].nbytes
@@ -111,9 +120,11 @@ class Residency:
             return None
         try:
             seat = runs_on.seat(package)
-        except BaseException:
+        except BaseException as error:
             with self._changed:
                 self._used -= size
+            if isinstance(error, ValueError | RuntimeError | LookupError):  # of its tensors' form
+                raise PackageError(f"{entry} does not fit the base.", DAMAGED) from error
             raise
         head = (package.arrays["head.weight"].copy(), package.arrays["head.bias"].copy())
         made = Resident(entry, manifest, head, runs_on, seat, size, pins=1)

@@ -17,11 +17,13 @@ class PlainTokenizer:
 
     is_fast = True
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, truncation_side: str = "right") -> None:
+        """What is too long is cut off at that side."""
         from tokenizers import Tokenizer
 
         self._tokenizer = Tokenizer.from_file(str(file))
         self._tokenizer.no_padding()
+        self._side = truncation_side
         self._lock = threading.Lock()  # how texts are cut is a state of the tokenizer
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
@@ -45,7 +47,9 @@ class PlainTokenizer:
         with self._lock:
             if truncation:
                 strategy = "longest_first" if truncation is True else truncation
-                self._tokenizer.enable_truncation(max_length, stride=stride, strategy=strategy)
+                self._tokenizer.enable_truncation(
+                    max_length, stride=stride, strategy=strategy, direction=self._side
+                )
             else:
                 self._tokenizer.no_truncation()
             found = self._tokenizer.encode_batch(texts, add_special_tokens=add_special_tokens)

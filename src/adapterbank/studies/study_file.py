@@ -97,7 +97,7 @@ def _parse(path: Path) -> dict[str, Any]:
         if type(value) is not wanted:
             raise ConfigError(f"{path}: {name} is {value!r}; it is {WORDS[wanted]}.")
         least = 1 if name == "seeds" else 0
-        if wanted is int and value < least:
+        if isinstance(value, int) and value < least:
             raise ConfigError(f"{path}: {name} is {value}; it is a number from {least}.")
     for name in ("title", "tasks", "arm"):
         if not found.get(name):

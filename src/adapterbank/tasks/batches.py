@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from adapterbank.errors import ConfigError
 from adapterbank.tasks.task import Example
 
 TOKENISED_AT_ONCE = 10_000  # rows; bounds the memory of Python's own lists of numbers
@@ -23,6 +24,8 @@ class Tokenizer(Protocol):
     """The part of a Hugging Face tokenizer that is used."""
 
     def __call__(self, text: list[str], text_pair: list[str] | None, **options: Any) -> Any: ...
+
+    def num_special_tokens_to_add(self, pair: bool = False) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,27 @@ class Encoded:
 
 
 def encode(tokenizer: Tokenizer, examples: Sequence[Example], max_length: int) -> Encoded:
-    """Tokenise every text once, cut to `max_length` tokens."""
+    """Tokenise every text once, cut to `max_length` tokens. Single texts and pairs may stand beside
+    each other: each is encoded as it would be alone."""
+    pairs = [example.pair is not None for example in examples]
+    if len(set(pairs)) < 2:
+        return _encode(tokenizer, examples, max_length)
+    found: dict[int, tuple[Row, Row]] = {}
+    for kind in (False, True):
+        some = [i for i, pair in enumerate(pairs) if pair is kind]
+        encoded = _encode(tokenizer, [examples[i] for i in some], max_length)
+        found |= zip(some, zip(*encoded.take(), strict=True), strict=True)
+    ids, types = zip(*(found[i] for i in range(len(examples))), strict=True)
+    return Encoded.of(ids, types)
+
+
+def _encode(tokenizer: Tokenizer, examples: Sequence[Example], max_length: int) -> Encoded:
+    """The same for texts that are all single, or all pairs."""
+    special = tokenizer.num_special_tokens_to_add(_of_pairs(examples))
+    if max_length <= special:
+        raise ConfigError(
+            f"max_length is {max_length}; this base puts {special} tokens of its own around a text."
+        )
     parts = [
         Encoded.of(found["input_ids"], found["token_type_ids"])
         for found in _tokenised(tokenizer, examples, truncation=True, max_length=max_length)
@@ -88,7 +111,7 @@ def full_lengths(tokenizer: Tokenizer, examples: Sequence[Example]) -> list[int]
 def _tokenised(
     tokenizer: Tokenizer, examples: Sequence[Example], **options: Any
 ) -> Iterator[dict[str, list[list[int]]]]:
-    pairs = any(example.pair is not None for example in examples)
+    pairs = _of_pairs(examples)
     for start in range(0, len(examples), TOKENISED_AT_ONCE):
         some = examples[start : start + TOKENISED_AT_ONCE]
         yield tokenizer(
@@ -98,6 +121,10 @@ def _tokenised(
             return_token_type_ids=True,
             **options,
         )
+
+
+def _of_pairs(examples: Sequence[Example]) -> bool:
+    return any(example.pair is not None for example in examples)
 
 
 def shuffled(lengths: Sequence[int], size: int, draw: random.Random) -> list[list[int]]:
