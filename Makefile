@@ -13,13 +13,13 @@ demo: $(READY) ## The main job on the embedded base: three tasks arrive, none is
 	@$(BIN)/adapterbank demo
 
 test: $(READY) ## Tests (a few minutes on two cores)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-ray: .venv/.ray ## The tests on a Ray cluster of two nodes on this machine
 	$(BIN)/python -m pytest tests/compute -k ray -m "slow or not slow"
 
 test-all: $(READY) .venv/.ray .venv-peers/.complete ## Tests, the slow ones and the oracles in their own environment too
-	$(BIN)/python -m pytest -n 2 -m "slow or not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow or not slow"
 
 check: $(READY) ## Lint, format and types
 	$(BIN)/ruff check .

@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,8 @@ from unittest.mock import patch
 import pytest
 
 from adapterbank.cli.main import main
+from adapterbank.compute.local import available_cores
+from in_process import InProcess
 from tiny import save_base
 from training.toy import EXAMPLES
 
@@ -98,6 +100,19 @@ def cli(tmp_path, monkeypatch) -> Run:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ADAPTERBANK_DATA", raising=False)
     return partial(call, ADAPTERBANK_BANK=str(tmp_path / "bank"))
+
+
+@pytest.fixture
+def at_hand(monkeypatch) -> Iterator[None]:
+    """What `cli` sends to a process of its own runs in this one, with as many threads and so to the
+    same bits: the other would import torch anew."""
+    import torch
+
+    monkeypatch.setattr("adapterbank.compute.open.open_compute", lambda *_, **__: InProcess())
+    before = torch.get_num_threads()
+    torch.set_num_threads(available_cores())
+    yield
+    torch.set_num_threads(before)
 
 
 def weights_of(bank: Path, reference: str) -> Path:

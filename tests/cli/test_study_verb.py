@@ -50,7 +50,7 @@ def records(home: Path) -> dict[str, dict]:
     return found
 
 
-def test_killed_and_gone_on_with(base, data, tmp_path, cli) -> None:
+def test_killed_and_gone_on_with(base, data, tmp_path, cli, at_hand) -> None:
     whole, killed = (write_study(tmp_path / name, base, data) for name in ("whole", "killed"))
     done = cli("study", "run", whole)
     assert done.returncode == 0, done.stderr

@@ -23,7 +23,7 @@ def records(bank: Path) -> dict[str, dict]:
     return found
 
 
-def test_stopped_and_resumed(cli, base, data, tmp_path) -> None:
+def test_stopped_and_resumed(cli, at_hand, base, data, tmp_path) -> None:
     (tmp_path / "grid.toml").write_text(GRID)
     words = (
         "sweep", "mood", "--train", str(data / "rows.csv"), "--base", str(base),
@@ -80,7 +80,7 @@ def test_a_trial_that_fails_is_named_and_the_others_are_kept(cli, base, data, tm
     assert len(records(tmp_path / "bank")) == 1
 
 
-def test_what_the_bank_has_lost_is_published_again(cli, base, data, tmp_path) -> None:
+def test_what_the_bank_has_lost_is_published_again(cli, at_hand, base, data, tmp_path) -> None:
     (tmp_path / "grid.toml").write_text("size = [2]\nepochs = [1]\nbatch_size = [16]\n")
     words = ("sweep", "mood", "--train", data / "rows.csv", "--grid", "grid.toml", "--json")
 
