@@ -12,7 +12,7 @@ help: ## What can be made
 demo: $(READY) ## The main job on the embedded base: three tasks arrive, none is forgotten
 	@$(BIN)/adapterbank demo
 
-test: $(READY) ## Tests (a few minutes on two cores)
+test: $(READY) ## Tests (four to ten minutes on two cores, by the machine)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-ray: .venv/.ray ## The tests on a Ray cluster of two nodes on this machine
