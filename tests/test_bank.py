@@ -158,6 +158,17 @@ def test_going_on(bank) -> None:
     assert bank.show("sure").version.version == 1
 
 
+@pytest.mark.filterwarnings("ignore:All 54 rows")
+def test_going_on_by_the_usual_metric_again(bank) -> None:
+    bank.learn("even", ROWS, metric="macro_f1", **QUICK)
+    kept = bank.learn("even", ROWS, from_version="even@1", even_if_worse=True, **QUICK)
+    assert kept.manifest.metric == "macro_f1"
+    asked = bank.learn(
+        "even", ROWS, from_version="even@1", metric="accuracy", even_if_worse=True, **QUICK
+    )
+    assert asked.manifest.metric == "accuracy"
+
+
 def test_a_stopped_run_leaves_nothing_and_goes_on(bank, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("adapterbank.training.checkpoint.EVERY", 0.0)
     monkeypatch.setattr("adapterbank.training.checkpoint.COST", 1e9)

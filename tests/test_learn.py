@@ -252,6 +252,10 @@ def test_going_on_is_selected_by_what_was_asked_for(encoder) -> None:
     assert (last.manifest.metric, last.compared.metric) == ("macro_f1", "macro_f1")
     last = learnt(encoder, replace(TASK, metric="matthews"), order)
     assert (last.manifest.metric, last.compared.metric) == ("matthews", "matthews")
+    usual = replace(order, earlier=replace(earlier, metric="accuracy"))
+    last = learnt(encoder, TASK, usual)  # the usual one, because it was asked for
+    assert (last.manifest.metric, last.compared.metric) == ("accuracy", "accuracy")
+    assert going_on(*going_on(usual, TASK)) == going_on(usual, TASK)
     twice = going_on(*going_on(order, replace(TASK, metric="matthews")))
     assert twice == going_on(order, replace(TASK, metric="matthews"))
 

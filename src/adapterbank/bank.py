@@ -141,6 +141,7 @@ class Bank:
         run that was stopped, whose state is in `runs`; an `order` takes the place of settings."""
         name = check_name(name)
         reading = {key: settings.pop(key) for key in OF_DATA if key in settings}
+        metric = reading.get("metric")
         if isinstance(data, Task):
             if reading:
                 raise ConfigError(f"{', '.join(reading)}: a Task has been read already.")
@@ -148,8 +149,8 @@ class Bank:
         else:
             seed, most = settings.get("seed") or 0, reading.pop("max_rows", None) or 0
             task = limited(load_task(name, data, seed=seed, **reading), most, most, most, seed)
-        place = runs or self.store.runs(name)
-        return self._events(name, task, order or self.order(**settings), place, resume)
+        order = order or self.order(metric=metric, **settings)
+        return self._events(name, task, order, runs or self.store.runs(name), resume)
 
     def _events(
         self, name: str, task: Task, order: Order, runs: Path, resume: bool
@@ -157,11 +158,13 @@ class Bank:
         with self._lock:
             yield from learn(self.encoder, task.named(name), order, runs=runs, resume=resume)
 
-    def order(self, from_version: str | None = None, **settings: Any) -> Order:
-        """How to learn, from settings by name."""
+    def order(
+        self, from_version: str | None = None, metric: str | None = None, **settings: Any
+    ) -> Order:
+        """How to learn, from settings by name; a metric takes the earlier version's place."""
         if from_version is not None:
             entry = self.store.find(from_version)
-            settings["earlier"] = Earlier(str(entry), self.store.load(entry))
+            settings["earlier"] = Earlier(str(entry), self.store.load(entry), metric or "")
         return make_order(self.encoder.layers, **settings)
 
     def publish(self, name: str, learnt: Learnt, *, even_if_worse: bool = False) -> Entry:

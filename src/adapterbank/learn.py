@@ -194,7 +194,7 @@ def publish(
 
 def going_on(order: Order, task: Task) -> tuple[Order, Task]:
     """Both as they are learnt: after an earlier version with its method, its labels first, and its
-    metric, unless the task has one that is not merely the usual of its kind."""
+    metric, unless another was asked for or the task has one that is not the usual of its kind."""
     if order.earlier is None:
         return order, task
     earlier = order.earlier.package.manifest
@@ -212,7 +212,9 @@ def going_on(order: Order, task: Task) -> tuple[Order, Task]:
     positive, metric = earlier.positive, earlier.metric
     if new and positive:
         positive, metric = "", "accuracy" if metric == "f1" else metric
-    if task.metric != METRICS_OF[task.kind][0]:  # it was asked for, or is the catalogue's
+    if order.earlier.metric:
+        metric = order.earlier.metric
+    elif task.metric != METRICS_OF[task.kind][0]:  # the catalogue's, or a Task's own
         metric = task.metric
     task = replace(task, labels=(*earlier.labels, *new), positive=positive, metric=metric)
     return replace(order, method=method_of(earlier)), task

@@ -30,6 +30,8 @@ class Earlier:
 
     reference: str
     package: Package
+    metric: str = ""
+    """What both are judged by, if it was asked for; else what the earlier version was."""
 
 
 @dataclass(frozen=True)

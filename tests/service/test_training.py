@@ -49,6 +49,17 @@ def wait(client, id: str, seconds: float = 90) -> dict:
     return job
 
 
+def events_of(client, id: str) -> list[dict]:
+    """All of a job's events, once it has ended."""
+    with client.stream("GET", f"/v1/jobs/{id}/events") as stream:
+        text = "".join(stream.iter_text())
+    return [
+        json.loads(line.removeprefix("data: "))
+        for line in text.splitlines()
+        if line.startswith("data: ")
+    ]
+
+
 def test_from_a_csv_to_answers(home) -> None:
     client, _, folder = home
     response = send(client, "parity", rows(), note="odd and even")
@@ -56,14 +67,7 @@ def test_from_a_csv_to_answers(home) -> None:
     job = response.json()
     assert response.headers["Location"] == f"/v1/jobs/{job['id']}"
     assert (job["task"], job["state"]) == ("parity", "queued")
-    with client.stream("GET", f"/v1/jobs/{job['id']}/events") as stream:
-        text = "".join(stream.iter_text())
-    events = [
-        json.loads(line.removeprefix("data: "))
-        for line in text.splitlines()
-        if line.startswith("data: ")
-    ]
-    kinds = [each.get("event", each.get("state")) for each in events]
+    kinds = [each.get("event", each.get("state")) for each in events_of(client, job["id"])]
     assert kinds[-1] == "done"
     assert [k for k in ("data", "plan", "step", "epoch") if k in kinds] == [
         "data",
@@ -84,6 +88,17 @@ def test_from_a_csv_to_answers(home) -> None:
     assert again["state"] in ("done", "failed")
     if again["state"] == "failed":
         assert "stays" in again["error"]["message"]
+
+
+def test_going_on_tells_what_it_is_judged_by(home) -> None:
+    client, store, _ = home
+    wait(client, send(client, "even", rows(), metric="macro_f1").json()["id"])
+    on = {"from": "even@1", "even_if_worse": True}
+    for metric, asked in (("macro_f1", {}), ("accuracy", {"metric": "accuracy"})):
+        job = send(client, "even", rows(60), **on, **asked).json()
+        (plan,) = (e for e in events_of(client, job["id"]) if e.get("event") == "plan")
+        assert plan["metric"] == metric
+        assert store.load(store.find("even")).manifest.metric == metric
 
 
 def test_bad_data_fails_with_its_reason(home) -> None:

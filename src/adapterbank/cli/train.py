@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -161,7 +161,7 @@ def train(
     home = None
     try:
         home = Bank.open(bank, base, device=device, create=False)
-        encoder, order = home.encoder, _selected_by(home.order(**settings), rows.metric)
+        encoder, order = home.encoder, home.order(metric=rows.metric, **settings)
     except BankNotFound:
         if settings.pop("from_version") is not None:
             raise
@@ -205,15 +205,6 @@ def _refuse_there(context: typer.Context) -> None:
             f"{', '.join(given)} cannot go with --server: a service has its own bank, base and "
             "device, and runs the whole job. Leave it out, or train here."
         )
-
-
-def _selected_by(order: Order, metric: str | None) -> Order:
-    """Going on keeps the earlier version's metric; one that was asked for takes its place."""
-    if order.earlier is None or metric is None:
-        return order
-    package = order.earlier.package
-    package = replace(package, manifest=replace(package.manifest, metric=metric))
-    return replace(order, earlier=replace(order.earlier, package=package))
 
 
 def _train_there(

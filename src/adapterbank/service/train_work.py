@@ -21,6 +21,7 @@ from adapterbank.bank import Bank
 from adapterbank.compute.records import write_record
 from adapterbank.errors import TooLarge
 from adapterbank.events import Compared, Event, Learnt, Plan, Resumed
+from adapterbank.learn import going_on
 from adapterbank.learn import preload as preload  # before a unit is forked
 from adapterbank.service.apart import bounded_memory
 from adapterbank.store.package import pack
@@ -49,11 +50,13 @@ def work(arguments: dict[str, Any], emit: Emit) -> dict[str, Any]:
         bank = Bank.open(arguments["bank"], arguments["base"], create=False)
         if (known := _published(bank, name, folder)) is not None:
             return known
-        task = _read(arguments, folder)
+        metric = arguments["reading"].get("metric")
+        order = bank.order(metric=metric, **arguments["learning"])
+        order, task = going_on(order, _read(arguments, folder))
         teller = Teller(emit, task.metric)
         # A folder of its own, so that the service can delete it whatever becomes of the job.
         runs = bank.store.runs(name) / arguments["job"]
-        events = bank.learning(name, task, resume=True, runs=runs, **arguments["learning"])
+        events = bank.learning(name, task, order=order, resume=True, runs=runs)
         learnt = None
         for event in events:
             teller.tell(event)
