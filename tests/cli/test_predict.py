@@ -147,6 +147,19 @@ def test_what_a_service_refuses_has_its_place(run, tmp_path, monkeypatch) -> Non
     assert (tmp_path / "ans.csv").read_text().splitlines()[2] == "long,,,The text is too long."
 
 
+def test_what_a_service_has_of_its_own_is_refused(run) -> None:
+    there = ("--server", "http://localhost:1")
+    for words, given in (
+        (("predict", "mood", "x", "--base", "minilm"), "--base"),
+        (("predict", "mood", "x", "--device", "cpu"), "--device"),
+        (("tasks", "--bank", "b"), "--bank"),
+        (("tasks", "acme"), "TENANT"),
+    ):
+        done = run(*words, *there)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"{given} cannot go with --server" in done.stderr
+
+
 def test_a_question_that_a_service_refuses(run, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("adapterbank.client.Client", Service)
     asked = [{"id": each, "question": each, "answers": []} for each in ("what", "long")]

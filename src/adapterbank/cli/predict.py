@@ -22,7 +22,7 @@ from adapterbank.cli.options import (
     TaskName,
     TextColumn,
 )
-from adapterbank.cli.remote import ServerOption
+from adapterbank.cli.remote import ServerOption, refuse_there
 from adapterbank.cli.standard import input_lines
 from adapterbank.errors import AdapterBankError, ConfigError, DataError
 
@@ -37,6 +37,7 @@ T = TypeVar("T")
 
 
 def predict(
+    context: typer.Context,
     task: TaskName,
     texts: Annotated[
         list[str] | None,
@@ -94,6 +95,7 @@ def predict(
         if server is not None:
             from adapterbank.cli.remote import RemoteTask, client_of
 
+            refuse_there(context)
             predictor = RemoteTask(stack.enter_context(client_of(server)), task)
         else:
             from adapterbank.serving.open import open_bank_engine

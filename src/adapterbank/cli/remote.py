@@ -26,6 +26,23 @@ ServerOption = Annotated[
 ]
 
 
+def refuse_there(context: typer.Context, *names: str) -> None:
+    """Refuse parameters that were given and can have no effect on a service: these, and where a
+    bank is and how its base runs."""
+    names = (*names, "bank", "base", "device")
+    sources = {name: context.get_parameter_source(name) for name in names}
+    given = [
+        each.opts[0] if each.param_type_name == "option" else each.opts[0].upper()
+        for each in context.command.params
+        if (source := sources.get(each.name or "")) and source.name == "COMMANDLINE"
+    ]
+    if given:
+        raise typer.BadParameter(
+            f"{', '.join(given)} cannot go with --server: a service has its own bank, base and "
+            "device, does a job whole, and shows what its key may see. Leave out either."
+        )
+
+
 def client_of(server: str) -> Client:
     """The service, if what talks to it is installed."""
     try:

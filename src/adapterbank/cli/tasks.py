@@ -9,13 +9,14 @@ import typer
 
 from adapterbank.cli.options import BankOption
 from adapterbank.cli.output import JSON_HELP, print_json, print_table
-from adapterbank.cli.remote import ServerOption
+from adapterbank.cli.remote import ServerOption, refuse_there
 
 if TYPE_CHECKING:
     from adapterbank.store.entry import TaskInfo
 
 
 def tasks(
+    context: typer.Context,
     tenant: Annotated[
         str | None, typer.Argument(metavar="[TENANT]", help="Only the tasks of this tenant.")
     ] = None,
@@ -34,6 +35,7 @@ def tasks(
       adapterbank tasks --server http://localhost:8000
     """
     if server is not None:
+        refuse_there(context, "tenant")
         _show_remote(server, as_json)
         return
     from adapterbank.errors import AdapterBankError

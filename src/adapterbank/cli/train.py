@@ -11,7 +11,7 @@ import typer
 from adapterbank.cli.known import check_known
 from adapterbank.cli.options import BankOption, BaseOption, DataOptions, DeviceOption, TaskName
 from adapterbank.cli.output import JSON_HELP, print_classes, print_json, print_table
-from adapterbank.cli.remote import ServerOption
+from adapterbank.cli.remote import ServerOption, refuse_there
 
 if TYPE_CHECKING:
     from adapterbank.events import Learnt
@@ -142,7 +142,7 @@ def train(
         "from_version": from_version,
     }
     if server is not None:
-        _refuse_there(context)
+        refuse_there(context, "dry_run", "resume", "folder")
         settings |= {"even_if_worse": even_if_worse, **rows.options()}
         _train_there(server, task, rows, settings, as_json)
         return
@@ -191,20 +191,6 @@ def train(
         print_json(learnt.result(entry))
     else:
         show(entry, learnt, data, bank)
-
-
-def _refuse_there(context: typer.Context) -> None:
-    """What was given on the command line and can have no effect on a service."""
-    given = [
-        f"--{name.replace('_', '-')}"
-        for name in ("dry_run", "resume", "folder", "bank", "base", "device")
-        if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"
-    ]
-    if given:
-        raise typer.BadParameter(
-            f"{', '.join(given)} cannot go with --server: a service has its own bank, base and "
-            "device, and runs the whole job. Leave it out, or train here."
-        )
 
 
 def _train_there(
