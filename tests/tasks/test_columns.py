@@ -158,6 +158,18 @@ def test_a_first_line_of_data(header: tuple[str, str], row: tuple[str, str]) -> 
     assert caught.value.hint == "Put a line above that names the columns, such as text and label."
 
 
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [(("fine", "good"), "a tuple, not a dict of columns"), ({}, "it has no columns")],
+)
+def test_rows_without_columns(row: object, said: str) -> None:
+    with pytest.raises(DataError) as caught:
+        find_columns(open_rows([row]))
+    assert str(caught.value) == (
+        f'the rows given, row 1: {said}. Give rows such as {{"text": "…", "label": "…"}}.'
+    )
+
+
 def test_a_known_text_column_is_a_header() -> None:
     assert find("text", "spam", cells={"spam": "spam"}) == Columns("text", "spam")
 

@@ -83,6 +83,12 @@ def find_columns(
 
     `pairs`: two texts (True), one (False), or two where the names of two are found (None).
     """
+    if not rows.columns:
+        first = rows.head[0]
+        raise DataError(
+            f"{rows.where(first)}: {first.problem or 'it has no columns'}.",
+            'Give rows such as {"text": "…", "label": "…"}.',
+        )
     given = [column for column in (text, pair, label) if column]
     for column in given:
         need_column(rows, column)
