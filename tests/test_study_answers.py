@@ -545,6 +545,22 @@ def test_layer_norms_are_compared_with_one_size_not_with_the_best(norms, holds) 
     assert told == f"support: {norms:.1f} against 80.0"
 
 
+def test_layer_norms_have_to_be_below_on_every_task() -> None:
+    def answer(*norms: float) -> dict[str, Any]:
+        arms = {"adapters 64": (80.0, 60.0), "LayerNorms only": norms, "top 1": (0.0, 0.0)}
+        return {
+            "arms": [
+                {"name": name, "cells": {t: {"mean": m} for t, m in zip("ab", means, strict=False)}}
+                for name, means in arms.items()
+            ]
+        }
+
+    test = _finding("figure4-with-more-rows")
+    assert test(answer()) is None
+    assert test(answer(78.0)) == (True, "a: 78.0 against 80.0")
+    assert test(answer(78.0, 59.0)) == (False, "a: 78.0 against 80.0; b: 59.0 against 60.0")
+
+
 def test_a_near_miss_is_one(tmp_path) -> None:
     _, _, near = next(s for s in STATEMENTS if s[1] == "quality")
     arms = [{"name": "adapters 32", "gap": {"mean": -0.6, "error": 0.1, "tasks": 7}, "mean": 1.0}]
