@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -353,6 +354,52 @@ def test_half_precision_is_refused_where_answers_would_change(encoder, monkeypat
     assert rounded.after < rounded.before
     assert events[-1].manifest.precision == "fp32"
     assert events[-1].manifest.dev["accuracy"] == rounded.before
+
+
+@pytest.mark.parametrize("task", [TASK, NUMBERS], ids=lambda task: task.kind)
+def test_numbers_past_half_precision_s_range_stay_whole(encoder, task, monkeypatch) -> None:
+    from adapterbank.training import judge
+
+    round_if_it_holds = judge.round_if_it_holds
+
+    def large(model, *rest):
+        model.head.linear.bias.data[0] = 1e5
+        return round_if_it_holds(model, *rest)
+
+    monkeypatch.setattr("adapterbank.learn.round_if_it_holds", large)
+    last = learnt(encoder, task, Order(settings=SETTINGS, baselines=False, precision="fp16"))
+    assert last.manifest.precision == "fp32"
+    assert last.tensors["head.bias"][0] == 1e5
+
+
+def test_numbers_of_numpy_s_are_numbers() -> None:
+    order = make_order(2, seed=np.int64(3), warmup=np.float32(0.5), gate=np.bool_(True))
+    recipe = order.recipe_of(100, "classification")
+    assert (type(recipe.seed), type(recipe.warmup)) == (int, float)
+    assert order.method.adapter.gate is True
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"gate": 1}, "gate is 1; it must be True or False"),
+        ({"train_layer_norms": "no"}, "train_layer_norms is 'no'; it must be True or False"),
+        ({"init_std": "0.01"}, "init_std is '0.01'; it must be a number of at least 0"),
+        ({"warmup": 2}, "warmup is 2; it must be a number from 0 to 1"),
+        ({"weight_decay": "0"}, "weight_decay is '0'; it must be a number of at least 0"),
+        ({"seed": 1.5}, "seed is 1.5; it is a whole number from 0 to 2,147,483,647"),
+        ({"patience": True}, "patience is True; it is a whole number from 0"),
+        ({"bias_correction": 0}, "bias_correction is 0; it must be True or False"),
+        ({"minutes": "1"}, "minutes is '1'; it must be a number of at least 0"),
+        ({"baselines": "no"}, "baselines is 'no'; it must be True or False"),
+        ({"note": 5}, "note is a text of at most 10,000 characters"),
+        ({"note": "a" * 10_001}, "note is a text of at most 10,000 characters"),
+        ({"note": "\ud800"}, "note has half of a character"),
+    ],
+)
+def test_what_no_package_could_hold_is_refused_first(settings, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_order(2, **settings).recipe_of(100, "classification")
 
 
 def test_settings_by_name() -> None:

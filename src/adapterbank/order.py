@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, get_args
 
+import numpy as np
+
 from adapterbank.errors import ConfigError
-from adapterbank.model.config import AdapterConfig
+from adapterbank.model.config import AdapterConfig, check_flag, check_number
 from adapterbank.model.heads import Kind
 from adapterbank.model.methods import Method, make_method
-from adapterbank.store.manifest import Precision
+from adapterbank.store.manifest import MAX_NOTE_CHARACTERS, Precision
 from adapterbank.store.package import Package
+from adapterbank.tasks.cells import encodable
 from adapterbank.tasks.task import Task
 from adapterbank.training.recipe import Recipe, RecipeName, make_recipe
 
@@ -60,8 +62,16 @@ class Order:
                 f"precision is {self.precision!r}; choose one of {', '.join(get_args(Precision))}.",
                 "On the command line it is --store.",
             )
-        if self.minutes is not None and not 0 < self.minutes < math.inf:
-            raise ConfigError(f"minutes is {self.minutes:g}; it is a time above 0.")
+        if self.minutes is not None:
+            check_number("minutes", self.minutes)
+            if self.minutes == 0:
+                raise ConfigError("minutes is 0; it is a time above that.")
+        for name in ("baselines", "statistics"):
+            check_flag(name, getattr(self, name))
+        if not isinstance(self.note, str) or len(self.note) > MAX_NOTE_CHARACTERS:
+            raise ConfigError(f"note is a text of at most {MAX_NOTE_CHARACTERS:,} characters.")
+        if not encodable(self.note):
+            raise ConfigError("note has half of a character in it (a lone surrogate).")
 
     def recipe_for(self, task: Task) -> Recipe:
         """The recipe with all its numbers."""
@@ -76,7 +86,9 @@ class Order:
 def make_order(depth: int, /, **settings: Any) -> Order:
     """An order for a base of `depth` layers, from any fields of the method, the adapters, the
     recipe and the order itself. None means not given."""
-    given = {SHORT.get(name, name): each for name, each in settings.items() if each is not None}
+    given = {
+        SHORT.get(name, name): _plain(each) for name, each in settings.items() if each is not None
+    }
     known = (*OF_METHOD, *OF_ADAPTER, *OF_RECIPE, *OWN)
     for name in given:
         if name not in known:
@@ -99,6 +111,11 @@ def make_order(depth: int, /, **settings: Any) -> Order:
     if (earlier := own.get("earlier")) is not None:
         _check_fits(earlier, {**some(OF_METHOD), **some(OF_ADAPTER)}, method)
     return Order(method=method, settings=some(OF_RECIPE), **own)
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy's as Python's own: `seed` may come from an `arange`."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _check_fits(earlier: Earlier, given: dict[str, Any], method: Method) -> None:

@@ -6,10 +6,13 @@ import copy
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import AutoModel, AutoModelForSequenceClassification, BertConfig, BertModel
 
 from adapterbank.errors import AttachError, ConfigError, UnsupportedBase
+from adapterbank.model import attach as attach_module
+from adapterbank.model.adapter import Adapter
 from adapterbank.model.attach import attach
 from adapterbank.model.config import AdapterConfig
 from adapterbank.model.encoder import fingerprint
@@ -271,6 +274,63 @@ def test_a_refused_attach_leaves_the_model_alone() -> None:
     with pytest.raises(ConfigError, match=r"layer 7.*has 4: 0 to 3"):
         attach(model, AdapterConfig(layers=(7,)))
     assert all(p.requires_grad for p in model.parameters())
+
+
+def test_an_attach_that_fails_on_the_way_leaves_the_model_alone(monkeypatch) -> None:
+    model = tiny("bert")
+    before = model.state_dict()
+    adapters = [Adapter(model.config.hidden_size, 4) for _ in range(3)]
+    monkeypatch.setattr(attach_module, "Adapter", lambda *_, **__: adapters.pop())
+    with pytest.raises(IndexError):  # as where memory ends
+        attach(model, AdapterConfig(size=4))
+    assert all(p.requires_grad for p in model.parameters())
+    assert model.state_dict().keys() == before.keys()
+    monkeypatch.undo()
+    attach(model, AdapterConfig(size=4))
+
+
+def test_weights_that_come_as_the_model_runs_are_refused() -> None:
+    from accelerate import cpu_offload
+
+    model = cpu_offload(tiny("bert"), torch.device("cpu"))
+    with pytest.raises(AttachError, match=r"weights were moved off it.*Attach first"):
+        attach(model)
+
+
+def test_a_copy_for_another_gpu_is_refused() -> None:
+    """What DataParallel makes: hooks that still call the adapters of the first device."""
+    model = tiny("bert")
+    attach(model, AdapterConfig(size=4))
+    for module in model.modules():
+        module._is_replica = True
+    with pytest.raises(AttachError, match=r"DataParallel.*torchrun"):
+        output(model)
+
+
+def test_batch_statistics_come_back_from_safetensors(tmp_path) -> None:
+    models = []
+    for _ in range(2):
+        models.append(tiny("bert"))
+        attach(models[-1], AdapterConfig(size=4, norm="batch", init_std=0.3))
+    train_a_little(models[0], [p for p in models[0].parameters() if p.requires_grad])
+    save_file(models[0].state_dict(), tmp_path / "model.safetensors")
+    models[1].load_state_dict(load_file(tmp_path / "model.safetensors"))
+    for model in models:
+        model.eval()
+    assert torch.equal(output(models[0]), output(models[1]))
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_parallel_adapters_see_the_chunks_that_the_sublayer_sees(name: str) -> None:
+    model = tiny(name)
+    attach(model, AdapterConfig(size=4, insertion="parallel", init_std=0.3))
+    given = padded(model, rows([6, 6]))
+    with torch.no_grad():
+        whole = model(**given).last_hidden_state
+        chunked = [m for m in model.modules() if getattr(m, "chunk_size_feed_forward", None) == 0]
+        for module in chunked:
+            module.chunk_size_feed_forward = 3
+        assert torch.allclose(model(**given).last_hidden_state, whole, atol=1e-6)
 
 
 def test_other_architectures_are_refused_with_the_list() -> None:

@@ -745,6 +745,27 @@ def test_a_folder_that_goes_as_it_is_added_again_is_there(local: Store, monkeypa
     assert local.files.read("x/file", 9) == b"1"
 
 
+@pytest.mark.parametrize("how", ["lost", "damaged", "a link"])
+def test_publishing_again_repairs_what_was_damaged(store: Store, url: str, how: str) -> None:
+    if "://" in url and how == "a link":
+        pytest.skip("objects are no links")
+    put(store)
+    place = f"tasks/default/spam/packages/{store.find('spam').version.package}/weights.safetensors"
+    content = store.files.read(place, 1 << 30)
+    store.files.remove(place)
+    if how == "damaged":
+        assert store.files.create(place, content[:-1] + b"?")
+    elif how == "a link":
+        (Path(url) / place).symlink_to("manifest.json")
+    with pytest.raises((PackageError, BankError)):
+        Store.open(url).load(Store.open(url).find("spam"))
+    assert put(store) == 2
+    again = Store.open(url)
+    for version in (1, 2):
+        assert again.load(again.find(f"spam@{version}")).manifest.max_length == 1
+    assert not list((Path(url) / ".unfinished").iterdir()) if "://" not in url else True
+
+
 def test_a_slow_writer_does_not_write_into_the_past(store: Store, url: str) -> None:
     put(store)
     other = Store.open(url)

@@ -7,6 +7,7 @@ section 2.1; the variants are those of section 3.6.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +45,10 @@ class TokenBatchNorm(nn.BatchNorm1d):
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.flatten(0, -2)).view_as(x)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        """Past torch's own, which asks dictionaries from before for that number."""
+        nn.Module._load_from_state_dict(self, *args, **kwargs)
 
 
 def make_norm(kind: Norm, width: int) -> nn.Module | None:

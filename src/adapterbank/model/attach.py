@@ -32,8 +32,18 @@ def attach(model: nn.Module, config: AdapterConfig | None = None) -> Attachment:
     base = base_model(model)
     sites = sites_of(base.config)
     adapted = adapted_layers(config, len(sites.layer_paths(base)))
+    offloaded = any(hasattr(module, "_hf_hook") for module in base.modules())
+    if offloaded and any(parameter.is_meta for parameter in base.parameters()):
+        raise AttachError(
+            "This model's weights were moved off it, and come as it runs (Accelerate).",
+            "Attach first, then dispatch or offload the model.",
+        )
     attachment = Attachment(model, norms_beside(base, sites, config))
-    attachment.add_adapters(config, adapted)
+    try:
+        attachment.add_adapters(config, adapted)
+    except BaseException:  # there was no memory for them
+        attachment.detach()
+        raise
     return attachment
 
 
@@ -114,9 +124,9 @@ class Attachment(nn.Module):
         _, base = self._hosts
         sites = sites_of(base.config)
         modules = sites.layer_modules(base)
-        like = next(base.parameters())
         for index in layers:
             here = nn.ModuleDict()
+            like = next(modules[index].parameters())  # layers may be on several devices
             for name, site in (("attention", sites.attention), ("output", sites.output)):
                 if config.where in ("both", name):
                     adapter = Adapter(
@@ -223,7 +233,12 @@ class _Standing:
 
     def adapt(self, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
         """After the sub-layer, before the residual sum."""
-        del module, args
+        del args
+        if getattr(module, "_is_replica", False):  # on a device where this adapter is not
+            raise AttachError(
+                "DataParallel copies a model without what was attached to it.",
+                "Start a process for each GPU instead: torchrun, or accelerate launch.",
+            )
         source, self.source = self.source, None
         adapted: Tensor = self.adapter(output, source)
         return adapted

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from math import inf
+from typing import Literal, cast, get_args
 
 from adapterbank.errors import ConfigError
 
@@ -47,11 +48,11 @@ class AdapterConfig:
         check_choice("where", self.where, get_args(Where))
         check_choice("insertion", self.insertion, get_args(Insertion))
         check_choice("norm", self.norm, get_args(Norm))
-        if not 0 <= self.init_std < float("inf"):
-            raise ConfigError(
-                f"init_std is {self.init_std}; it must be a number of at least 0.",
-                "The paper uses 0.01 and finds anything below that as good.",
-            )
+        check_flag("gate", self.gate)
+        check_flag("train_layer_norms", self.train_layer_norms)
+        check_number(
+            "init_std", self.init_std, hint="The paper uses 0.01; anything below that is as good."
+        )
         if self.layers is not None:
             given = self.layers if isinstance(self.layers, list | tuple | set | range) else ()
             layers = tuple(sorted(set(given)))
@@ -67,6 +68,21 @@ def check_count(name: str, value: object) -> None:
     """A whole number from 1 (True is not one)."""
     if type(value) is not int or value < 1:
         raise ConfigError(f"{name} is {value!r}; it must be a whole number from 1.")
+
+
+def check_flag(name: str, value: object) -> None:
+    """True or False, and nothing that may be taken for one of them."""
+    if type(value) is not bool:
+        raise ConfigError(f"{name} is {value!r}; it must be True or False.")
+
+
+def check_number(
+    name: str, value: object, least: float = 0.0, most: float = inf, hint: str = ""
+) -> None:
+    """A finite number within bounds (True is none)."""
+    if type(value) not in (int, float) or not least <= cast(float, value) <= most or value == inf:
+        bounds = f"of at least {least:g}" if most == inf else f"from {least:g} to {most:g}"
+        raise ConfigError(f"{name} is {value!r}; it must be a number {bounds}.", hint)
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

@@ -124,7 +124,7 @@ SITES: dict[str, Sites] = {
     "distilbert": Sites(
         layers="transformer.layer.*",
         attention=Site("attention.out_lin", "attention", "sa_layer_norm"),
-        output=Site("ffn.dropout", "ffn", "output_layer_norm"),
+        output=Site("ffn.dropout", "ffn.lin1", "output_layer_norm"),
         pooler=None,
     ),
     "mpnet": replace(

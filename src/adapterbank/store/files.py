@@ -147,8 +147,12 @@ class LocalFiles:
                 make_folders(target.parent)
                 while not _take_name(unfinished, target):
                     with suppress(FileNotFoundError):  # it was purged in between
-                        os.utime(target)  # in use again: not to be collected
-                        break
+                        if _holds(target, files):
+                            os.utime(target)  # in use again: not to be collected
+                            break
+                        damaged = self._unfinished()
+                        target.rename(damaged)
+                        shutil.rmtree(damaged, ignore_errors=True)
                 sync_folder(target.parent)
             finally:
                 shutil.rmtree(unfinished, ignore_errors=True)
@@ -303,6 +307,18 @@ def _take_name(new: Path, folder: Path) -> bool:
     except OSError as error:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
             raise
+        return False
+    return True
+
+
+def _holds(folder: Path, files: Mapping[str, bytes]) -> bool:
+    """Whether a folder has these files as they were written: one may be lost or damaged."""
+    try:
+        for name, content in files.items():
+            with open_plain(folder / name) as file:
+                if file.read(len(content) + 1) != content:
+                    return False
+    except OSError:
         return False
     return True
 

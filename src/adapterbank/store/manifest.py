@@ -23,6 +23,7 @@ MAX_BYTES = 4 * 2**20
 MAX_LABELS = 10_000
 MAX_LABEL_CHARACTERS = 512
 MAX_NOTE_CHARACTERS = 10_000
+TEMPERATURES = (1e-6, 1e6)  # logits divided by less are no numbers any more
 # A value costs far more in memory than in the file, and services keep manifests by the thousand.
 MAX_VALUES = 50_000  # of the whole manifest: labels, their balance, probes
 MAX_FREE_VALUES = 1_000  # of each field that may hold anything; ours have dozens
@@ -269,7 +270,11 @@ def _check(manifest: Manifest) -> None:
             <= set(labels),
             "data.balance or confusion names what is not one of the labels",
         ),
-        (manifest.temperature > 0, "temperature must be above 0"),
+        (
+            TEMPERATURES[0] <= manifest.temperature <= TEMPERATURES[1],
+            f"temperature is {manifest.temperature:g}, and must be from {TEMPERATURES[0]:g} "
+            f"to {TEMPERATURES[1]:g}",
+        ),
         (manifest.weights_bytes > 0, "weights_bytes must be above 0"),
         (
             all(

@@ -116,8 +116,12 @@ class Rounded:
 def round_if_it_holds(model: TaskModel, task: Task, dev: Rows) -> Rounded:
     """Round the model's tensors to half precision if its answers on dev hold; else leave it."""
     exact = {name: tensor.clone() for name, tensor in model.tensors().items()}
+    rounded = {name: tensor.half().float() for name, tensor in exact.items()}
     before = dev_answers(model, task, dev)
-    model.load_tensors({name: tensor.half().float() for name, tensor in exact.items()})
+    if not all(tensor.isfinite().all() for tensor in rounded.values()):  # past half's range
+        score = scores_of(task, dev.examples, before)[task.metric]
+        return Rounded("fp32", 0, len(dev.examples), score, score)
+    model.load_tensors(rounded)
     after = dev_answers(model, task, dev)
     changed = sum(
         (a.label, a.labels, a.answer) != (b.label, b.labels, b.answer)
@@ -126,7 +130,7 @@ def round_if_it_holds(model: TaskModel, task: Task, dev: Rows) -> Rounded:
     scores = [scores_of(task, dev.examples, found)[task.metric] for found in (before, after)]
     lost = (scores[1] - scores[0]) * (1 if task.metric in LOWER_IS_BETTER else -1)
     holds = changed <= CHANGED * len(dev.examples) and lost <= LOST
-    if not holds:  # a number past half precision's range gives NaN scores and ends here too
+    if not holds:
         model.load_tensors(exact)
     return Rounded("fp16" if holds else "fp32", changed, len(dev.examples), *scores)
 

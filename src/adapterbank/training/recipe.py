@@ -7,10 +7,11 @@ was measured over many datasets, sensible from 200 to 100,000 rows without a sin
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from math import inf
 from typing import Any, Literal, get_args
 
 from adapterbank.errors import ConfigError
-from adapterbank.model.config import check_choice, check_count
+from adapterbank.model.config import check_choice, check_count, check_flag, check_number
 from adapterbank.model.heads import Kind
 from adapterbank.model.methods import MethodName
 from adapterbank.model.products import Products
@@ -85,14 +86,16 @@ class Recipe:
                 f"learning_rate is {rate!r}; it is a number between 0 and 1.",
                 "On the command line it is --lr.",
             )
-        if not 0 <= self.warmup <= 1:
-            raise ConfigError(f"warmup is {self.warmup}; it is a share from 0 to 1.")
+        check_number("warmup", self.warmup, most=1)
+        check_number("weight_decay", self.weight_decay)
+        check_number("clip", self.clip)
+        for name in ("bias_correction", "checkpointing", "scale_targets"):
+            check_flag(name, getattr(self, name))
         check_choice("products", self.products, get_args(Products))
-        if not 0 <= self.seed <= LARGEST_SEED:
-            raise ConfigError(f"seed is {self.seed}; it is a number from 0 to {LARGEST_SEED:,}.")
-        for name in ("patience", "max_steps"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it is a number from 0.")
+        for name, most in (("seed", LARGEST_SEED), ("patience", inf), ("max_steps", inf)):
+            if type(value := getattr(self, name)) is not int or not 0 <= value <= most:
+                to = "" if most == inf else f" to {most:,}"
+                raise ConfigError(f"{name} is {value!r}; it is a whole number from 0{to}.")
 
     def as_dict(self) -> dict[str, Any]:
         """Every setting by name."""
