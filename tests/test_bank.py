@@ -225,6 +225,19 @@ def test_wrong_settings_are_named(bank) -> None:
         bank.learn("../x", ROWS)
     with pytest.raises(TaskNotFound):
         bank.learn("x", ROWS, from_version="y@1")
+    with pytest.raises(ConfigError, match="positive goes with a task that begins anew"):
+        bank.learn("x", ROWS, from_version="y@1", positive="good")
+    with pytest.raises(ConfigError, match="'5' rows of train can't be had"):
+        bank.learn("x", ROWS, max_rows="5")
+    with pytest.raises(ConfigError, match="top_k is 9, and this encoder has 4 layers"):
+        bank.learn("x", ROWS, method="top-k", top_k=9)
+
+
+def test_one_text_in_place_of_a_list_is_refused(bank) -> None:
+    for ask in (lambda: bank.predict("mood", "good"), lambda: bank.predict_mixed("good"),
+                lambda: bank.predict("mood", {"text_a": "a", "text_b": "b"})):  # fmt: skip
+        with pytest.raises(ConfigError, match=r"One input came.*Give it as \[input\]"):
+            ask()
 
 
 # --- one bank, one base

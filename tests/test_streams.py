@@ -198,7 +198,7 @@ def test_a_list_that_cannot_be(tmp_path, monkeypatch, content, message) -> None:
     [
         ("size = 0", "tasks.toml, reviews: size is 0"),
         ("first_layer = 9", "tasks.toml, reviews: first_layer is 9; this base has layers 0 to 3"),
-        ("warmup = 'x'", "tasks.toml, reviews: A setting is of the wrong type: "),
+        ("first_layer = 'x'", "tasks.toml, reviews: A setting is of the wrong type: "),
     ],
 )
 def test_a_wrong_setting_shows_before_anything_is_learnt(bank, tmp_path, setting, message) -> None:
@@ -411,7 +411,9 @@ def test_a_bad_file_is_set_aside_and_the_stream_goes_on(bank, inbox) -> None:
     (again,) = [e for e in opened(bank, inbox).run() if isinstance(e, SetAside)]
     assert again.reason == "empty.csv is empty."
     write(inbox / "empty.csv")
-    assert [e.record["name"] for e in opened(bank, inbox).run() if isinstance(e, Kept)] == ["empty"]
+    stream = opened(bank, inbox)
+    assert [e.record["name"] for e in stream.run() if isinstance(e, Kept)] == ["empty"]
+    assert [each["from"] for each in stream.report()["set_aside"]] == ["one class.csv"]
 
 
 def test_a_bad_task_of_a_list_is_recorded_once(bank, tmp_path) -> None:

@@ -31,6 +31,7 @@ from adapterbank.store.mount import mount
 from adapterbank.store.names import check_name
 from adapterbank.store.package import Package, Packed, as_arrays, pack, read_package, write_package
 from adapterbank.store.store import Store
+from adapterbank.tasks.inputs import check_several
 from adapterbank.tasks.limit import limited
 from adapterbank.tasks.load import load_task
 from adapterbank.tasks.predictions import Prediction
@@ -41,7 +42,7 @@ from adapterbank.verify import Verdict, check_probes, software, take_probes, ver
 # What says how data is read; every other setting says how to learn.
 OF_DATA = (
     "dev", "test", "kind", "text_column", "pair_column", "label_column", "label_names", "encoding",
-    "metric", "skip_bad", "max_rows",
+    "metric", "positive", "skip_bad", "max_rows",
 )  # fmt: skip
 ExportFormat = Literal["adapterbank", "adapterhub", "onnx"]
 
@@ -142,6 +143,10 @@ class Bank:
         name = check_name(name)
         reading = {key: settings.pop(key) for key in OF_DATA if key in settings}
         metric = reading.get("metric")
+        if reading.get("positive") and settings.get("from_version") is not None:
+            raise ConfigError(
+                "positive goes with a task that begins anew.", "A version keeps its own."
+            )
         if isinstance(data, Task):
             if reading:
                 raise ConfigError(f"{', '.join(reading)}: a Task has been read already.")
@@ -177,12 +182,14 @@ class Bank:
     def predict(self, task: str, inputs: Sequence[Any]) -> list[Prediction]:
         """Answers of `task` or `task@3`, one an input. An input that cannot be read has its error
         in its place."""
+        check_several(inputs)
         with self.engine.using(task) as using:
             return using.answer(inputs)
 
     def predict_mixed(self, inputs: Sequence[tuple[str | None, Any]]) -> list[Prediction]:
         """Answers for inputs of any tasks in any order, in one pass. None for a task gives the
         embedding of the bare encoder."""
+        check_several(inputs)
         return self.engine.answer(inputs)
 
     def predict_all(self, text: Any, tasks: Iterable[str] | None = None) -> dict[str, Prediction]:

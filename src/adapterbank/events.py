@@ -67,6 +67,7 @@ class Learnt:
             "kind": manifest.kind,
             "labels": list(manifest.labels),
             "metric": manifest.metric,
+            "positive": manifest.positive,
             "dev": manifest.dev,
             "test": manifest.test,
             "baselines": manifest.baselines,

@@ -301,6 +301,7 @@ def _place(
         return None
     config = {
         "data": task.digest(),
+        "positive": task.positive,
         "base": encoder.fingerprint,
         "method": repr(order.method),
         "recipe": recipe.as_dict(),

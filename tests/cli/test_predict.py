@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from functools import partial
 from pathlib import Path
@@ -70,6 +71,20 @@ def test_the_count_says_what_was_not_answered(run, tmp_path) -> None:
     (tmp_path / "new.csv").write_text("text\ngood\n")
     done = run("predict", "mood", "--file", "new.csv", "--out", "ans.csv")
     assert "1 row written to ans.csv.\n" in done.stderr
+
+
+def test_every_column_of_json_lines_is_written(run, tmp_path) -> None:
+    rows = [{"text": "good"}, {"text": "bad", "predicted": "mine", "id": 7}]
+    (tmp_path / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run("predict", "mood", "--file", "new.jsonl", "--out", "ans.csv").returncode == 0
+    with (tmp_path / "ans.csv").open(newline="") as file:
+        first, second = csv.DictReader(file)
+    assert [first["predicted"], first["id"]] == ["", ""]
+    assert [second["predicted"], second["id"]] == ["mine", "7"]
+    for row in (first, second):
+        assert row["predicted_"] in ("good", "bad")
+        assert 0 < float(row["probability"]) <= 1
+        assert row["error"] == ""
 
 
 def test_an_unreadable_first_row_takes_no_column_away(run, tmp_path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -108,6 +109,12 @@ def test_a_study_of_ones_own_is_begun(base, data, tmp_path, cli) -> None:
     status = cli("study", "status", home)
     assert status.returncode == 0, status.stderr
     assert "0 of 19 runs are done" in status.stdout
+    for file, name in (("_Übung 1.csv", "ubung-1"), ("ß.csv", "rows")):
+        shutil.copy(data / "rows.csv", tmp_path / file)
+        assert cli("study", "new", name, "--train", file).returncode == 0
+        assert f'name = "{name}"' in (tmp_path / name / "study.toml").read_text()
+    assert cli("study", "new", "own", "--train", "ß.csv", "--name", "mine").returncode == 0
+    assert 'name = "mine"' in (tmp_path / "own" / "study.toml").read_text()
     again = cli("study", "new", home, "--train", data / "rows.csv")
     assert again.returncode == 1
     assert "already" in again.stderr

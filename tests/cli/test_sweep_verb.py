@@ -62,7 +62,7 @@ def test_stopped_and_resumed(cli, at_hand, base, data, tmp_path) -> None:
 
 
 def test_a_trial_that_fails_is_named_and_the_others_are_kept(cli, base, data, tmp_path) -> None:
-    (tmp_path / "grid.toml").write_text("size = [2]\nepochs = [1]\nlearning_rate = [1e-2, 5.0]\n")
+    (tmp_path / "grid.toml").write_text("size = [2]\nepochs = [1]\nweight_decay = [1e-2, 1e30]\n")
     arguments = (
         "sweep",
         "mood",
@@ -76,8 +76,17 @@ def test_a_trial_that_fails_is_named_and_the_others_are_kept(cli, base, data, tm
     done = cli(*arguments)
     assert done.returncode == 1
     assert "1 of 2 trials failed; the first is adapters, size 2" in done.stderr
-    assert "learning_rate is 5.0" in done.stderr
+    assert "The loss is" in done.stderr
     assert len(records(tmp_path / "bank")) == 1
+
+
+def test_a_trial_that_cannot_be_is_said_before_any_runs(cli, base, data, tmp_path) -> None:
+    (tmp_path / "grid.toml").write_text("size = [2]\nepochs = [1]\nlearning_rate = [1e-2, 5.0]\n")
+    where = ("--train", data / "rows.csv", "--base", base, "--grid", "grid.toml")
+    done = cli("sweep", "mood", *where)
+    assert done.returncode == 1
+    assert "learning_rate is 5.0; it is a number between 0 and 1." in done.stderr
+    assert not records(tmp_path / "bank")
 
 
 def test_what_the_bank_has_lost_is_published_again(cli, at_hand, base, data, tmp_path) -> None:

@@ -196,6 +196,52 @@ def test_what_cannot_be_is_one_line(cli, base, data, tmp_path, arguments, messag
     assert not (tmp_path / "bank").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("questions", "--dev", "x.csv", "--kind", "span"), "--dev, --kind: without --train the"),
+        (("questions", "--text-column", "x", "--skip-bad"), "--text-column, --skip-bad: without"),
+        (("mood", "--train", "DATA/rows.csv", "--folder", "x"), "--folder is where"),
+        (("mood", "--train", "DATA/rows.csv", "--top-k", "2"), "--top-k goes with --method top-k"),
+        (("mood", "--train", "DATA/rows.csv", "--size", "8", "--method", "full"), "--size"),
+        (("mood", "--train", "DATA/rows.csv", "--even-if-worse"), "goes with --from"),
+        (("mood", "--train", "DATA/rows.csv", "--from", "mood@1", "--positive", "x"), "--positive"),
+    ],
+)  # fmt: skip
+def test_what_has_no_effect_is_refused(cli, data, tmp_path, arguments, message) -> None:
+    done = cli("train", *(part.replace("DATA", str(data)) for part in arguments))
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.replace("│", " ").split())
+    assert not (tmp_path / "bank").exists()
+
+
+def test_a_known_task_is_selected_by_the_metric_asked_for(cli, base) -> None:
+    more = ("--metric", "macro_f1", "--max-rows", "30", "--base", base, *QUICK, "--json")
+    assert json.loads(cli("train", "questions", *more).stdout)["metric"] == "macro_f1"
+
+
+def test_the_class_of_f1_is_said_and_can_be_another(cli, base, data) -> None:
+    usual = trained(cli, base, "mood", data / "rows.csv", "--metric", "f1")
+    assert (usual["metric"], usual["positive"]) == ("f1", "good")
+    other = cli(
+        "train", "mood", "--train", data / "rows.csv", "--metric", "f1", "--positive", "bad", *QUICK
+    )
+    assert "f1 (bad)" in other.stdout
+    found = json.loads(cli("evaluate", "mood", "--data", data / "rows.csv", "--json").stdout)
+    assert found["positive"] == "bad"
+    by_class = {row["label"]: row["f1"] for row in found["classes"]}
+    assert found["scores"]["f1"] == pytest.approx(by_class["bad"])
+    assert "f1 (bad)" in cli("evaluate", "mood", "--data", data / "rows.csv").stdout
+
+
+def test_resuming_what_was_never_begun_says_so(cli, base, data) -> None:
+    where = ("train", "mood", "--train", data / "rows.csv", "--base", base, *QUICK)
+    done = cli(*where, "--resume")
+    assert done.returncode == 0
+    assert "no state was kept: the run begins anew" in done.stderr
+    assert "begins anew" not in cli(*where).stderr
+
+
 def test_killed_at_any_moment_and_resumed_ends_in_the_same_bytes(base, data, tmp_path) -> None:
     """kill -9 once the first state is on disk; `--resume` finishes what was begun."""
     command = [

@@ -130,6 +130,20 @@ def test_regression() -> None:
     assert given_dev(rows(1, 2, 3), kind="regression").train[0].label == 1.0
 
 
+def test_truth_values_have_one_name_in_every_form(tmp_path: Path) -> None:
+    written = table(tmp_path / "rows.csv", [("text", "label"), ("a", "True"), ("b", "False")])
+    for train, dev in ((rows(True, False), written), (written, rows(True, False))):
+        task = load_task("t", train, dev=dev)
+        assert {row.label for row in task.dev} == set(task.labels)
+    assert "is not one of" in problem(rows("true", "no"), dev=rows("false"))
+
+
+def test_a_positive_class() -> None:
+    assert load_task("t", rows(*"abab"), dev=rows(*"ab")).positive == "b"
+    task = load_task("t", rows(*"abcc"), dev=rows(*"ab"), positive="a", metric="f1")
+    assert (task.positive, task.metric) == ("a", "f1")
+
+
 def test_multi_label() -> None:
     task = given_dev(rows(["b", "a"], [], ["c"]))
     assert (task.kind, task.labels, task.metric) == ("multi-label", ("a", "b", "c"), "micro_f1")
@@ -337,6 +351,23 @@ BAD_ROWS: dict[str, tuple[list[dict[str, object]], dict[str, Any], str]] = {
         "The 4 rows of train are too few to cut dev and test from. "
         "Give more rows (three different texts of a class at least), or give dev.",
     ),
+    "no such positive class": (
+        rows(*"ab"),
+        {"positive": "c"},
+        "positive is 'c', and the labels are: a, b. It names the class whose f1 is reported.",
+    ),
+    "numbers that are nearly one": (
+        rows(1.7e9, 1.7e9 + 1.5, 1.7e9 + 3),
+        {"kind": "regression"},
+        "the rows given: the numbers from 1.7e+09 to 1.7e+09 are nearly one, as a model sees them, "
+        "in 'label'. Subtract what they have in common, such as 1.7e+09.",
+    ),
+    "a number past single precision": (
+        rows(0.5, 1e31),
+        {},
+        "the rows given: 1e+31 is too large a number to learn in 'label'. "
+        "Give it in a larger unit.",
+    ),
     "kind": (
         rows(*"ab"),
         {"kind": "ranking"},
@@ -438,6 +469,9 @@ def test_span_tasks(tmp_path: Path) -> None:
         "facts.csv: not a span task. Give SQuAD's form in a .json file."
     )
     assert problem(tmp_path / "none.json").startswith("There is no file ")
+    assert problem(path, skip_bad=True, text_column="x").startswith(
+        "text_column, skip_bad: a span task is read from SQuAD's form"
+    )
 
 
 @settings(max_examples=60, deadline=None)

@@ -74,6 +74,20 @@ def test_small_classes(rows: int, cut: int) -> None:
         assert sum(examples[i].label == "small" for i in side) == cut
 
 
+@pytest.mark.parametrize(
+    ("classes", "rows", "cut"), [(2, 3, 2), (10, 3, 6), (50, 3, 30), (50, 4, 30), (400, 4, 160)]
+)
+def test_many_small_classes_leave_train_its_rows(classes: int, rows: int, cut: int) -> None:
+    examples = [row for label in range(classes) for row in texts(rows, f"class {label}")]
+    train, dev, test = cut_rows(examples, "classification", 2)
+    assert (len(dev), len(test)) == (cut, cut)
+    assert len({examples[i].label for i in train}) == classes
+    if classes > cut:  # by chance, not by their order
+        drawn = [{examples[i].label for i in cut_rows(examples, "classification", 2, s)[1]}
+                 for s in (0, 1)]  # fmt: skip
+        assert drawn[0] != drawn[1]
+
+
 def test_no_more_than_two_thousand_rows() -> None:
     examples = [*texts(29_000, "a"), *texts(1_000, "b"), *texts(3, "c")]
     for side in cut_rows(examples, "classification", 2)[1:]:

@@ -44,7 +44,9 @@ def test_other_kinds() -> None:
     numbers = [Example("x", 1.0), Example("y", 5.0)]
     task = Task("t", (), numbers, (), kind="regression")
     found = mistakes(task, numbers, [Prediction(value=1.5), Prediction(value=2.0)], 1)
-    assert [(m.row, m.label, m.predicted, m.probability) for m in found] == [(2, "5", "2", -3.0)]
+    (only,) = found
+    assert (only.row, only.label, only.predicted) == (2, "5", "2")
+    assert (only.probability, only.distance) == (None, 3.0)
 
     spans = [
         Example("who?", None, "Ada", "1", (Answer("Ada", 0),)),
@@ -52,5 +54,5 @@ def test_other_kinds() -> None:
         Example("when?", None, "1843", "3", (Answer("1843", 0),)),
     ]
     task = Task("t", (), spans, (), kind="span")
-    answers = [Prediction(answer="Ada"), Prediction(answer="Ada"), Prediction(answer="")]
+    answers = [Prediction(answer="the Ada"), Prediction(answer="Ada"), Prediction(answer="")]
     assert [m.row for m in mistakes(task, spans, answers, 5)] == [2, 3]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,24 +111,34 @@ def print_answers(rows: Iterator[Row], kind: Kind, as_json: bool) -> None:
             print(*parts, sep="\t", flush=True)
 
 
-def write_answers(rows: Iterator[Row], kind: Kind, out: Path) -> None:
-    """Rows as they came, with columns added, into a file that appears when it is whole."""
+def write_answers(
+    rows: Iterator[Row], kind: Kind, out: Path, columns: Callable[[], Sequence[str]]
+) -> None:
+    """Rows as they came, with columns added, into a file that appears when it is whole. `columns`
+    says which there are over all rows; asked where the file written has them in its first line."""
     from adapterbank.cli.writing import table_writer
 
-    joined = Joined(kind)
+    to_fields = Joined(kind) if out.suffix.lower() == ".jsonl" else Widened(columns())
     count = bad = 0
     with table_writer(out) as write:
         for row in rows:
-            write(joined(row) if out.suffix.lower() == ".jsonl" else _with_columns(row))
+            write(to_fields(row))
             count += 1
             bad += row.error is not None
     unanswered = f"; {bad:,} of them could not be answered: see error" if bad else ""
     print(f"{count:,} row{'s'[: count != 1]} written to {out}{unanswered}.", file=sys.stderr)
 
 
-def _with_columns(row: Row) -> dict[str, Any]:
-    """Cells are added under names that the file does not use."""
-    word, chance = ("", "") if row.error else row.in_short()
-    told = row.error.message if row.error else ""
-    added = {"predicted": word, "probability": chance, "error": told}
-    return row.values | {_free(name, row.values): value for name, value in added.items()}
+class Widened:
+    """Rows with cells added, under names that no row uses: every row has the same columns."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._empty = dict.fromkeys(columns, "")
+        self._added = [_free(name, columns) for name in ("predicted", "probability", "error")]
+
+    def __call__(self, row: Row) -> dict[str, Any]:
+        """One row."""
+        word, chance = ("", "") if row.error else row.in_short()
+        told = row.error.message if row.error else ""
+        answered = zip(self._added, (word, chance, told), strict=True)
+        return self._empty | row.values | dict(answered)

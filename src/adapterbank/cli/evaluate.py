@@ -59,6 +59,7 @@ def evaluate(
     from adapterbank.bank import Bank
     from adapterbank.serving.predictor import Predictor
     from adapterbank.tasks.cells import counted
+    from adapterbank.tasks.metrics import metric_name
     from adapterbank.tasks.task import Task
     from adapterbank.training.evaluate import classes_of, scores_of
     from adapterbank.training.mistakes import mistakes
@@ -106,6 +107,7 @@ def evaluate(
                 "rows": len(examples),
                 "left_out": rows.left_out,
                 "metric": manifest.metric,
+                "positive": manifest.positive,
                 "scores": scores,
                 "classes": [asdict(row) for row in classes],
                 "errors": [asdict(mistake) for mistake in worst],
@@ -116,7 +118,7 @@ def evaluate(
     print_table(
         f"{entry} on {len(examples):,} rows{without}",
         ("metric", "score"),
-        [(name, f"{value:.4f}") for name, value in scores.items()],
+        [(metric_name(m, manifest.positive), f"{value:.4f}") for m, value in scores.items()],
     )
     if classes:
         print_classes("by class", classes)

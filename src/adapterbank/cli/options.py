@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -98,6 +98,10 @@ class DataOptions:
         str | None,
         typer.Option(metavar="NAME", help="The score to select by; else the kind's usual."),
     ] = None
+    positive: Annotated[
+        str | None,
+        typer.Option(metavar="LABEL", help="The class whose f1 is told; else the last of two."),
+    ] = None
     encoding: EncodingOption = "utf-8"
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave bad rows out, and count them.")
@@ -124,13 +128,32 @@ class DataOptions:
 
         most = self.max_rows or 0
         name = check_name(name)
-        if self.train is None:
-            known = known_task(name, self.folder, seed).named(name)
-            return limited(known, most, most, most, seed)
         reading = self.options()
         del reading["max_rows"]
-        reading["metric"] = self.metric or ""
+        if self.train is None:
+            del reading["metric"]
+            self._refuse_for_known(name, reading)
+            known = known_task(name, self.folder, seed).named(name)
+            known = replace(known, metric=self.metric) if self.metric else known
+            return limited(known, most, most, most, seed)
+        if self.folder is not None:
+            raise typer.BadParameter("--folder is where the catalogue's rows are, without --train.")
+        reading |= {"metric": self.metric or "", "positive": self.positive or ""}
         return limited(load_task(name, self.train, seed=seed, **reading), most, most, most, seed)
+
+    def _refuse_for_known(self, name: str, reading: dict[str, Any]) -> None:
+        """Say which options have no effect on rows that are known by the task's name."""
+        usual = {"encoding": DataOptions.encoding}
+        given = [
+            f"--{option.replace('_', '-')}"
+            for option, value in reading.items()
+            if value and value != usual.get(option)
+        ]
+        if given:
+            raise typer.BadParameter(
+                f"{', '.join(given)}: without --train the rows are those that are known as "
+                f"{name!r}. Name your own with --train F."
+            )
 
     def options(self) -> dict[str, Any]:
         """Everything but where the rows to train on are, by name."""
@@ -144,6 +167,7 @@ class DataOptions:
             "label_column": self.label_column,
             "label_names": [each.strip() for each in names.split(",")] if names else None,
             "metric": self.metric,
+            "positive": self.positive,
             "encoding": self.encoding,
             "skip_bad": self.skip_bad,
             "max_rows": self.max_rows,

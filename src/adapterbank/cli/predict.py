@@ -113,7 +113,7 @@ def predict(
             if out is None:
                 print_answers(answers, manifest.kind, as_json)
             else:
-                write_answers(answers, manifest.kind, out)
+                write_answers(answers, manifest.kind, out, lambda: _columns(file, encoding))
         else:
             inputs = _arguments(texts, manifest) if texts else _lines(manifest, encoding)
             print_answers(_answer(predictor, inputs), manifest.kind, as_json)
@@ -212,6 +212,17 @@ def _rows(
         asked = [row.values.get(each) for each in (columns.text, columns.pair)]
         # The first row sets the columns of a file, so one that is unreadable has them too.
         yield Row(row.values or dict.fromkeys(rows.columns), found, asked)
+
+
+def _columns(file: Path, encoding: str) -> list[str]:
+    """The columns of a table; of JSON lines, which each have their own, those of all."""
+    from adapterbank.tasks.sources import open_rows
+
+    rows = open_rows(file, encoding)
+    if file.suffix.lower() != ".jsonl":
+        return list(rows.columns)
+    further = (name for row in rows.with_unreadable() for name in row.values)
+    return list(dict.fromkeys([*rows.columns, *further]))
 
 
 def _squad(predictor: Using | RemoteTask, file: Path, out: Path | None, as_json: bool) -> None:

@@ -155,6 +155,9 @@ def new(
     train: Annotated[
         Path, typer.Option("--train", metavar="F", help="Your labelled rows, as for train.")
     ],
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="The task's.", show_default="like the file's")
+    ] = "",
     kind: Annotated[
         str | None, typer.Option(help="As for train, where it is not what would be found.")
     ] = None,
@@ -181,6 +184,7 @@ def new(
     begun = begin_study(
         folder,
         train,
+        name,
         kind=kind,
         text_column=text_column,
         pair_column=pair_column,

@@ -73,9 +73,13 @@ def sweep(
         check_known(data, bank)
     from adapterbank.bank import Bank
     from adapterbank.compute.open import open_compute
+    from adapterbank.order import make_order
     from adapterbank.sweeps import Sweep
 
-    store = Bank.open(bank, base, device=device).store
+    home = Bank.open(bank, base, device=device)
+    for trial in every:  # what cannot be is said before the first of them runs
+        make_order(home.encoder.layers, **trial.settings, seed=trial.seed).recipe_for(data)
+    store = home.store
     # Trials of one task share a folder: a larger grid finds the smaller one's done.
     about = json.dumps([data.digest(), store.base.fingerprint]).encode()
     place = store.runs(task) / f"sweep-{hashlib.sha256(about).hexdigest()[:12]}"

@@ -14,7 +14,9 @@ from adapterbank.cli.output import JSON_HELP, print_classes, print_json, print_t
 from adapterbank.cli.remote import ServerOption, refuse_there
 
 if TYPE_CHECKING:
-    from adapterbank.events import Learnt
+    from collections.abc import Iterator
+
+    from adapterbank.events import Event, Learnt
     from adapterbank.model.encoder import Encoder
     from adapterbank.order import Order
     from adapterbank.store.entry import Entry
@@ -141,6 +143,7 @@ def train(
         "note": note,
         "from_version": from_version,
     }
+    _check_together(method, size, first_layer, top_k, from_version, even_if_worse, rows)
     if server is not None:
         refuse_there(context, "dry_run", "resume", "folder")
         settings |= {"even_if_worse": even_if_worse, **rows.options()}
@@ -178,6 +181,8 @@ def train(
     together.wait()
     home = home or Bank.open(bank, base, device=device, create=False)
     events = home.learning(task, data, order=order, resume=resume)
+    if resume:
+        events = _said_if_anew(events)
     try:
         learnt = follow(events, data.metric, str(order.method))
     except KeyboardInterrupt:
@@ -191,6 +196,48 @@ def train(
         print_json(learnt.result(entry))
     else:
         show(entry, learnt, data, bank)
+
+
+def _check_together(
+    method: str | None,
+    size: int | None,
+    first_layer: int | None,
+    top_k: int | None,
+    from_version: str | None,
+    even_if_worse: bool,
+    rows: DataOptions,
+) -> None:
+    """Refuse what would have no effect."""
+    going_on = from_version is not None
+    for given, has_effect, option, goes_with in (
+        (size is not None, method in (None, "adapters"), "--size", "--method adapters"),
+        (
+            first_layer is not None,
+            method in (None, "adapters"),
+            "--first-layer",
+            "--method adapters",
+        ),
+        (top_k is not None, method == "top-k" or going_on, "--top-k", "--method top-k"),
+        (even_if_worse, going_on, "--even-if-worse", "--from"),
+        (rows.positive is not None, not going_on, "--positive", "a task that begins anew"),
+    ):
+        if given and not has_effect:
+            raise typer.BadParameter(f"{option} goes with {goes_with}.")
+
+
+def _said_if_anew(events: Iterator[Event]) -> Iterator[Event]:
+    """Say that there was nothing to go on from."""
+    from adapterbank.events import Plan, Resumed
+
+    planned = False
+    for event in events:
+        if planned and not isinstance(event, Resumed):
+            print(
+                "Of this data with these settings no state was kept: the run begins anew.",
+                file=sys.stderr,
+            )
+        planned = isinstance(event, Plan)
+        yield event
 
 
 def _train_there(
@@ -237,6 +284,7 @@ def _look(encoder: Encoder, task: Task, order: Order, as_json: bool) -> None:
 def show(entry: Entry, learnt: Learnt, task: Task, bank: str) -> None:
     """The result for people."""
     from adapterbank.cli.progress import clock
+    from adapterbank.tasks.metrics import metric_name
     from adapterbank.training.evaluate import classes_of
 
     manifest = learnt.manifest
@@ -247,7 +295,7 @@ def show(entry: Entry, learnt: Learnt, task: Task, bank: str) -> None:
     rows = [(_method_name(manifest), scores), *manifest.baselines.items()]
     print_table(
         title,
-        ("method", *scores),
+        ("method", *(metric_name(metric, manifest.positive) for metric in scores)),
         [(name, *(f"{found[metric]:.3f}" for metric in scores)) for name, found in rows],
     )
     if classes := classes_of(task, learnt.examples, learnt.predictions):

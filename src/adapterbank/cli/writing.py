@@ -40,9 +40,7 @@ def _cells(file: IO[str], suffix: str) -> Callable[[dict[str, Any]], None]:
     def write(row: dict[str, Any]) -> None:
         if not writers:
             delimiter = "\t" if suffix == ".tsv" else ","
-            writers.append(
-                csv.DictWriter(file, list(row), delimiter=delimiter, extrasaction="ignore")
-            )
+            writers.append(csv.DictWriter(file, list(row), delimiter=delimiter))
             writers[0].writeheader()
         writers[0].writerow(row)
 

@@ -92,6 +92,9 @@ class TrainOptions(Strict):
     label_column: str | None = Field(None, max_length=1_000)
     label_names: list[str] | None = Field(None, max_length=10_000)
     metric: str | None = Field(None, max_length=100)
+    positive: str | None = Field(
+        None, max_length=512, description="The class whose f1 is told; else the last of two."
+    )
     encoding: str = Field("utf-8", max_length=40)
     skip_bad: bool = False
     max_rows: Count | None = None
@@ -125,7 +128,7 @@ class TrainOptions(Strict):
         """What says how the rows are read."""
         names = (
             "kind", "text_column", "pair_column", "label_column", "label_names", "metric",
-            "encoding", "skip_bad",
+            "positive", "encoding", "skip_bad",
         )  # fmt: skip
         values = self.model_dump(include=set(names))
         return {name: each for name, each in values.items() if each not in (None, False)}

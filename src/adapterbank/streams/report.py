@@ -94,8 +94,8 @@ def make_report(
         "problems": [asdict(problem) for problem in wrong],
         "set_aside": [
             {"task": each["name"], "from": each["key"], "reason": each["problem"]}
-            for each in state.arrivals()
-            if "problem" in each
+            for each in {each["key"]: each for each in state.arrivals()}.values()
+            if "problem" in each  # its last try
         ],
         "parameters": _account(learnt, parameters),
         "arrivals": state.arrivals(),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 from adapterbank.errors import ConfigError
 from adapterbank.store.names import check_name
@@ -60,14 +62,20 @@ method = "frozen features"
 """
 
 
-def begin_study(folder: Path, train: Path, **reading: Any) -> Path:
+def _name_after(stem: str) -> str:
+    """A task's name that is like a file's: no letters but a to z, and one of them first."""
+    plain = normalize("NFKD", stem.lower()).encode("ascii", "ignore").decode()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:64].strip("-") or "rows"
+
+
+def begin_study(folder: Path, train: Path, name: str = "", **reading: Any) -> Path:
     """Write its study.toml, once the rows can be read; they stay where they are. `reading` says
-    how, as for `load_task`."""
+    how, as for `load_task`; the task is named after the file unless a `name` is given."""
     path = folder / "study.toml"
     if path.exists():
         raise ConfigError(f"There is a study in {folder} already.", "Name another folder.")
     rows = local_file(train)
-    name = check_name("".join(c if c.isalnum() or c in "._-" else "-" for c in rows.stem.lower()))
+    name = check_name(name or _name_after(rows.stem))
     given = {key: value for key, value in reading.items() if value}
     kind = load_task(name, rows, **given).kind
     folder.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from adapterbank.errors import DataError
+from adapterbank.errors import ConfigError, DataError
 from adapterbank.tasks.cells import encodable
 from adapterbank.tasks.task import Example, Kind
 
@@ -40,6 +40,12 @@ def read_input(value: Any, kind: Kind, pair: bool) -> Example:
             )
     first, *second = texts
     return Example(first, pair=second[0] if second else None)
+
+
+def check_several(inputs: object) -> None:
+    """Refuse one input where a list of them is read: a text would be taken letter by letter."""
+    if isinstance(inputs, str | bytes | Mapping):
+        raise ConfigError("One input came, and a list of them is read.", "Give it as [input].")
 
 
 def _texts(value: Any, wanted: str) -> list[str] | None:

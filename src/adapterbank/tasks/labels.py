@@ -22,6 +22,8 @@ from adapterbank.tasks.cells import (
 from adapterbank.tasks.task import Example, Kind, Label
 
 MAX_LABELS = 10_000
+LARGEST_NUMBER = 1e30  # models compute in single precision, which ends at 3e38 …
+LEAST_SPREAD = 1e-4  # … and tells a number from one that is larger by 1e-7 of it
 
 # Names of classes that the data give by number or code.
 LabelNames = Mapping[int | str, str] | Sequence[str]
@@ -43,6 +45,8 @@ def label_reader(
     def one(cell: str) -> str:
         label = class_name(cell, names)
         if labels is not None and label not in labels:
+            if (same := _same_truth(label, labels)) is not None:
+                return same
             raise BadCell(
                 "unknown label",
                 f"the label {shown(label)} is not one of the task's: {listing(labels)}",
@@ -68,6 +72,13 @@ def label_reader(
         return found[cell]
 
     return remembered
+
+
+def _same_truth(label: str, labels: tuple[str, ...]) -> str | None:
+    """A truth value by the name that the task has for it: files write True, JSON true."""
+    if label.casefold() not in ("true", "false"):
+        return None
+    return next((each for each in labels if each.casefold() == label.casefold()), None)
 
 
 def _nearest(label: str, labels: tuple[str, ...]) -> str:
@@ -106,6 +117,8 @@ def label_space(
                 "There is nothing to learn from that. List the classes that hold, by name or "
                 "number, not zeros and ones.",
             )
+    elif kind == "regression" and (problem := _beyond_single(found)):
+        raise DataError(f"{source}: {problem[0]} in {column!r}.", problem[1])
     elif len(found) == 1:
         raise DataError(
             f"{source}: every row has the label {shown(found.pop())} in {column!r}.",
@@ -120,6 +133,20 @@ def label_space(
             "Is it the right column? Say which: --label-column.",
         )
     return sort_labels(labels)
+
+
+def _beyond_single(found: set[Label]) -> tuple[str, str] | None:
+    """What single precision cannot tell of numbers, and what to do."""
+    numbers = [float(cast(float, each)) for each in found]
+    largest, low, high = max(map(abs, numbers)), min(numbers), max(numbers)
+    if largest > LARGEST_NUMBER:
+        return f"{shown(largest)} is too large a number to learn", "Give it in a larger unit."
+    if low < high and high - low < LEAST_SPREAD * largest:
+        return (
+            f"the numbers from {low:g} to {high:g} are nearly one, as a model sees them,",
+            f"Subtract what they have in common, such as {low:g}.",
+        )
+    return None
 
 
 def sort_labels(labels: set[str]) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ def limited(task: Task, train: int = 0, dev: int = 0, test: int = 0, seed: int =
     """
     most = {"train": train, "dev": dev, "test": test}
     for name, rows in most.items():
-        if rows < 0:
-            raise ConfigError(f"{rows} rows of {name} can't be had.", "Give 1 or more.")
+        if type(rows) is not int or rows < 0:
+            raise ConfigError(f"{rows!r} rows of {name} can't be had.", "Give 1 or more.")
     for name, rows in most.items():
         every: Sequence[Example] = getattr(task, name)
         if rows and len(every) > rows:

@@ -36,6 +36,7 @@ def load_task(
     encoding: str = "utf-8",
     seed: int = 0,
     metric: str = "",
+    positive: str = "",
     skip_bad: bool = False,
     bad: BadRows | None = None,
     room: Room | None = None,
@@ -53,6 +54,15 @@ def load_task(
             raise DataError(
                 f"{_title(train)} is read as a span task, not as {kind}.",
                 "Give rows as .csv, .tsv, .jsonl or .parquet.",
+            )
+        if _is_json(train):
+            _refuse_for_spans(
+                text_column=text_column,
+                pair_column=pair_column,
+                label_column=label_column,
+                label_names=label_names,
+                positive=positive,
+                skip_bad=skip_bad,
             )
         return _load_span(name, train, dev, test, seed, metric)
 
@@ -74,6 +84,11 @@ def load_task(
     separator = find_separator(draft.cells) if known == "multi-label" else ""
     train_rows, skipped = finish(draft, label_reader(known, names, separator=separator), skip_bad)
     labels = label_space(train_rows, known, rows.name, columns.label)
+    if positive and positive not in labels:
+        raise ConfigError(
+            f"positive is {positive!r}, and the labels are: {listing(labels) or 'none'}.",
+            "It names the class whose f1 is reported.",
+        )
     notes = [*rows.notes, columns.note(), *_unread(rows, columns), *skipped]
     notes.append(_kind_note(known, labels, separator))
 
@@ -88,7 +103,7 @@ def load_task(
         notes += [*rows.notes, *skipped]
         if not splits[split]:
             raise DataError(f"{rows.name}: no row is left.", "Mend some of them.")
-    task = Task(name, labels, train_rows, (), kind=known, metric=metric, columns=columns.roles())
+    task = Task(name, labels, train_rows, (), (), known, metric, positive, columns=columns.roles())
     return _with_splits(task, splits, seed, notes)
 
 
@@ -149,6 +164,15 @@ def _split_notes(
     yield ", ".join(sizes) + (f" ({how}, seed {seed})" if cut else "")
     if "test" not in parts:
         yield "no test rows: the dev score is one that selection has seen"
+
+
+def _refuse_for_spans(**given: object) -> None:
+    """What says how a table is read has no meaning for SQuAD's form."""
+    if named := [name for name, value in given.items() if value]:
+        raise ConfigError(
+            f"{', '.join(named)}: a span task is read from SQuAD's form, which has its own names.",
+            "Leave it out; a question that cannot be read is to be mended in the file.",
+        )
 
 
 def _load_span(

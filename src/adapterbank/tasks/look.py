@@ -40,7 +40,7 @@ def look(path: Path, encoding: str = "utf-8", **reading: Any) -> dict[str, Any]:
         "error": None,
     }
     try:
-        task = load_task("look", path, encoding=encoding, skip_bad=True, bad=bad, **reading)
+        task = load_task("look", path, encoding=encoding, skip_bad=table, bad=bad, **reading)
     except AdapterBankError as error:
         # The file by its name: whoever sent it does not know where it lies.
         said = error.message.replace(f"{path.parent}/", "")

@@ -47,6 +47,11 @@ class ClassRow:
     """The wrong label that its rows got most often; empty if none."""
 
 
+def metric_name(metric: str, positive: str) -> str:
+    """With the class that it is about."""
+    return f"{metric} ({positive})" if metric == "f1" and positive else metric
+
+
 class AnswerScore(NamedTuple):
     """How one answer fares against the right ones."""
 

@@ -12,6 +12,8 @@ SHARE = 0.1
 MOST_ROWS = 2_000
 # A class of fewer different texts stays in train.
 FEWEST_TEXTS = 3
+# Small classes give a row each only up to so many, and to a fifth of all, or to the usual share.
+LEAST_ROWS, LARGEST_SHARE = 30, 0.2
 BINS = 10
 
 # Rows that must stay on one side.
@@ -23,8 +25,9 @@ def cut_rows(
 ) -> tuple[list[int], ...]:
     """Row numbers, in order: what stays in train, then each of the `parts` cut from it.
 
-    A part takes a tenth of the rows of every class, at least one, and 2,000 in all at most. Rows
-    with the same text (in a span task: context) go together, and every label stays in train.
+    A part takes a tenth of the rows of every class, and 2,000 in all at most. A class too small for
+    that gives one row, as long as such classes together do not take train's rows away. Rows with
+    the same text (in a span task: context) go together, and every label stays in train.
     """
     draw = random.Random(seed)
     left = Counter(label for example in examples for label in labels_in(example))
@@ -40,12 +43,17 @@ def cut_rows(
 
     share = min(SHARE, MOST_ROWS / max(1, len(examples)))
     taken: list[list[int]] = [[] for _ in range(parts)]
+    least = max(share, min(LARGEST_SHARE, LEAST_ROWS / max(1, len(examples)))) * len(examples)
     # Small classes first: where the limit is met, the largest class gives a few rows less.
-    for groups in sorted(strata, key=_count):
+    for groups in sorted(_shuffled_if_many(strata, share, least, seed), key=_count):
         if len(groups) < FEWEST_TEXTS:
             continue
         draw.shuffle(groups)
-        quota = max(1, round(_count(groups) * share))
+        quota = round(_count(groups) * share)
+        if quota == 0:
+            if max(map(len, taken)) >= least:
+                continue
+            quota = 1
         # Where a few texts have most of the rows, every side still gets its share of the texts.
         most = len(groups) // FEWEST_TEXTS
         for part in taken:
@@ -53,6 +61,15 @@ def cut_rows(
     gone = {row for part in taken for row in part}
     train = [row for row in range(len(examples)) if row not in gone]
     return train, *(sorted(part) for part in taken)
+
+
+def _shuffled_if_many(
+    strata: list[list[Group]], share: float, least: float, seed: int
+) -> list[list[Group]]:
+    """Where not every small class can give a row, chance says which do, not their order."""
+    if sum(round(_count(groups) * share) == 0 for groups in strata) > least:
+        random.Random(f"{seed} classes").shuffle(strata)
+    return strata
 
 
 def text_key(example: Example) -> int:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from adapterbank.tasks.metrics import answer_score
 from adapterbank.tasks.predictions import Prediction
+from adapterbank.tasks.squad import has_unanswerable
 from adapterbank.tasks.task import Example, Task
 
 
@@ -20,8 +22,10 @@ class Mistake:
     text: str
     label: str
     predicted: str
-    probability: float
-    """Of the label given; of a regression task, the distance from it."""
+    probability: float | None
+    """Of the label given, where the kind of task has one."""
+    distance: float | None
+    """From the number given; of a regression task."""
     likely_wrong_label: bool
 
 
@@ -29,6 +33,7 @@ def mistakes(
     task: Task, examples: Sequence[Example], predictions: Sequence[Prediction], count: int
 ) -> list[Mistake]:
     """The `count` rows that fit their label worst; of a span task, wrong answers in order."""
+    no_answer = has_unanswerable(examples)
     match task.kind:
         case "classification":
             found = _misfits(examples, predictions)
@@ -40,6 +45,7 @@ def mistakes(
                     ", ".join(example.names),
                     ", ".join(prediction.labels or ()),
                     _fit(example, prediction),
+                    None,
                     False,
                 )
                 for row, (example, prediction) in _numbered(examples, predictions)
@@ -52,7 +58,8 @@ def mistakes(
                     _shown(example),
                     f"{example.label:g}",
                     f"{prediction.value:.3g}",
-                    -abs((prediction.value or 0.0) - example.number),
+                    None,
+                    abs((prediction.value or 0.0) - example.number),
                     False,
                 )
                 for row, (example, prediction) in _numbered(examples, predictions)
@@ -64,14 +71,14 @@ def mistakes(
                     _shown(example),
                     " | ".join(sorted({answer.text for answer in example.answers})),
                     prediction.answer or "",
-                    0.0,
+                    None,
+                    None,
                     False,
                 )
                 for row, (example, prediction) in _numbered(examples, predictions)
-                if (prediction.answer or "") not in {a.text for a in example.answers} | {""}
-                or bool(example.answers) != bool(prediction.answer)
+                if not answer_score(prediction.answer, example, no_answer).exact_match
             ]
-    return sorted(found, key=lambda mistake: mistake.probability)[:count]
+    return sorted(found, key=lambda each: (each.probability or 0, -(each.distance or 0)))[:count]
 
 
 def _misfits(examples: Sequence[Example], predictions: Sequence[Prediction]) -> list[Mistake]:
@@ -91,6 +98,7 @@ def _misfits(examples: Sequence[Example], predictions: Sequence[Prediction]) -> 
             str(example.label),
             str(prediction.label),
             chances[row - 1][str(example.label)],
+            None,
             chances[row - 1][str(prediction.label)] >= usual.get(str(prediction.label), 1.0)
             and chances[row - 1][str(example.label)] < usual[str(example.label)] / 2,
         )

@@ -31,7 +31,8 @@ def seeded_model(
     if learnt is not None:
         model.load_tensors(_with_new_labels(learnt, model.tensors()))
     if task.kind == "regression" and recipe.scale_targets:
-        targets = torch.tensor([example.number for example in task.train])
+        numbers = [example.number for example in task.train]
+        targets = torch.tensor(numbers, dtype=torch.float64)  # squares of large ones fit into it
         rescale = model.head.rescale if learnt is None else model.head.unfold
         spread = targets.std(correction=min(1, len(targets) - 1))  # one number has none
         rescale(float(targets.mean()), float(spread) or 1.0)
