@@ -185,7 +185,9 @@ def test_public_names() -> None:
         "Prediction",
         "apply_method",
         "attach",
+        "load_adapters",
         "load_encoder",
+        "save_adapters",
     ]
     assert sorted(adapterbank.__all__) == expected
     for name in expected:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from adapterbank.model.encoder import load_encoder as load_encoder
     from adapterbank.model.methods import Method as Method
     from adapterbank.model.methods import apply_method as apply_method
+    from adapterbank.store.attached import load_adapters as load_adapters
+    from adapterbank.store.attached import save_adapters as save_adapters
     from adapterbank.tasks.predictions import Prediction as Prediction
 
 __version__ = "0.1.0"
@@ -49,6 +51,8 @@ _HOMES = {
     "load_encoder": "model.encoder",
     "Method": "model.methods",
     "apply_method": "model.methods",
+    "load_adapters": "store.attached",
+    "save_adapters": "store.attached",
 }
 __all__ = sorted(_HOMES)
 

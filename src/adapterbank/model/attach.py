@@ -6,7 +6,8 @@ so the base's own tensors are never written to, and `detach` puts the very same 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -93,6 +94,7 @@ class Attachment(nn.Module):
         self._hosts: tuple[nn.Module, PreTrainedModel] = (model, base)
         self._trained = frozenset(trained)
         self._handles: list[RemovableHandle] = []
+        self._standing: list[_Standing] = []
         self._modes = {module: module.training for module in model.modules()}
         self._flags = {parameter: parameter.requires_grad for parameter in model.parameters()}
         self._originals: dict[str, nn.Parameter] = {}
@@ -146,6 +148,7 @@ class Attachment(nn.Module):
 
     def _hook(self, layer: nn.Module, site: Site, adapter: nn.Module, parallel: bool) -> None:
         standing = _Standing(adapter)
+        self._standing.append(standing)
         if parallel:
             source = layer.get_submodule(site.source)
             self._handles.append(
@@ -199,6 +202,36 @@ class Attachment(nn.Module):
         """What trains: "adapters", "layer_norms", and "head" and "base" where there is one."""
         return {name: list(group.values()) for name, group in self.named_groups().items()}
 
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that was learnt, by neutral name: what trains, and the running statistics of
+        adapters that normalise over batches."""
+        groups = self.named_groups().values()
+        learnt = {name: each.detach() for group in groups for name, each in group.items()}
+        return learnt | dict(self.named_buffers())
+
+    @contextmanager
+    def disabled(self) -> Iterator[None]:
+        """Within this block the model computes what it did before: no adapters, its own LayerNorms
+        and head. Nothing that was learnt is lost."""
+        model, _ = self._hosts
+        if not self.attached:
+            raise AttachError("These adapters are not on the model any more.")
+        learnt = dict(model.named_parameters(remove_duplicate=False))
+        self._stand(aside=True)
+        for name, original in self._originals.items():
+            original.data = original.data.to(learnt[name].device, learnt[name].dtype)
+            _set_parameter(model, name, original)
+        try:
+            yield
+        finally:
+            self._stand(aside=False)
+            for name in self._originals:
+                _set_parameter(model, name, learnt[name])
+
+    def _stand(self, *, aside: bool) -> None:
+        for standing in self._standing:
+            standing.aside = aside
+
     def detach(self) -> None:
         """Give the model back as it was: the same tensors, flags and modes, no hooks, no child."""
         model, base = self._hosts
@@ -225,6 +258,8 @@ class _Standing:
     def __init__(self, adapter: nn.Module) -> None:
         self.adapter = adapter
         self.source: Tensor | None = None
+        self.aside = False
+        """Whether the base is to compute as if there were no adapter."""
 
     def remember(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Before the sub-layer: keep its input for a parallel adapter."""
@@ -240,6 +275,8 @@ class _Standing:
                 "Start a process for each GPU instead: torchrun, or accelerate launch.",
             )
         source, self.source = self.source, None
+        if self.aside:
+            return output
         adapted: Tensor = self.adapter(output, source)
         return adapted
 
