@@ -16,48 +16,20 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
 
-import httpx
-
-from adapterbank import errors
-from adapterbank.errors import (
-    AdapterBankError,
-    ComputeError,
-    ConfigError,
-    DataError,
-    ServiceError,
-    Unauthorized,
-)
+from adapterbank.errors import ComputeError, DataError, ServiceError
 from adapterbank.serving.which_task import Route
 from adapterbank.tasks.predictions import Prediction
+from adapterbank.wire import SECONDS, Wire, described
 
-KEY = "ADAPTERBANK_KEY"
 AT_ONCE = 256  # inputs a request
-SECONDS = 60.0
 TRIES = 60  # to reach a service that is gone, a second apart
-CODES: dict[str, type[AdapterBankError]] = {
-    "unauthorized": errors.Unauthorized,
-    "forbidden": errors.Forbidden,
-    "not_found": errors.TaskNotFound,
-    "too_large": errors.TooLarge,
-    "busy": errors.Busy,
-    "invalid": errors.DataError,
-    "wrong_base": errors.WrongBase,
-    "package_damaged": errors.PackageError,
-}
 
 
 class Client:
     """A service and a key for it (else $ADAPTERBANK_KEY)."""
 
     def __init__(self, url: str, key: str | None = None, *, seconds: float = SECONDS) -> None:
-        if not url.lower().startswith(("http://", "https://")):
-            raise ConfigError(
-                f"{url!r} is not the address of a service.",
-                f"Begin it with http://, as in http://{url}.",
-            )
-        key = os.environ.get(KEY) if key is None else key
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=seconds)
+        self._wire = Wire(url, key, seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -67,7 +39,7 @@ class Client:
 
     def close(self) -> None:
         """Let go of the connection."""
-        self._http.close()
+        self._wire.close()
 
     # --- asking
 
@@ -77,7 +49,7 @@ class Client:
         found: list[Prediction] = []
         for first in range(0, len(inputs), AT_ONCE):
             some = list(inputs[first : first + AT_ONCE])
-            answer = self._json("POST", f"/v1/tasks/{task}/predict", json={"inputs": some})
+            answer = self._wire.json("POST", f"/v1/tasks/{task}/predict", json={"inputs": some})
             found += [_prediction(each) for each in answer["predictions"]]
         return found
 
@@ -85,7 +57,7 @@ class Client:
         """Answers for inputs of any tasks in any order. None for a task gives the embedding of the
         bare encoder."""
         rows = [{"task": task, "input": each} for task, each in inputs]
-        answer = self._json("POST", "/v1/predict", json={"inputs": rows})
+        answer = self._wire.json("POST", "/v1/predict", json={"inputs": rows})
         return [_prediction(each) for each in answer["predictions"]]
 
     def predict_all(self, text: Any, tasks: Iterable[str] | None = None) -> dict[str, Prediction]:
@@ -95,10 +67,10 @@ class Client:
 
     def route(self, text: Any, most: int = 3) -> list[Route]:
         """The tasks that an input is likely meant for, the likeliest first."""
-        answer = self._json("POST", "/v1/route", json={"inputs": [text], "most": most})
+        answer = self._wire.json("POST", "/v1/route", json={"inputs": [text], "most": most})
         (found,) = answer["routes"]
         if isinstance(found, Mapping):
-            raise _error(found["error"])
+            raise described(found["error"])
         return [Route(**each) for each in found]
 
     # --- learning
@@ -106,7 +78,7 @@ class Client:
     def inspect(self, file: str | Path, **options: Any) -> dict[str, Any]:
         """What a file holds, and what would be learnt from it."""
         with _form({"file": file}, options) as form:
-            return self._json("POST", "/v1/inspect", **form)
+            return self._wire.json("POST", "/v1/inspect", **form)
 
     def train(
         self,
@@ -120,7 +92,7 @@ class Client:
         """Send labelled rows; the job that learns them. Options are those of
         `adapterbank train`, by name."""
         with _form({"file": file, "dev": dev, "test": test}, options) as form:
-            return self._json("POST", f"/v1/tasks/{task}/train", **form)
+            return self._wire.json("POST", f"/v1/tasks/{task}/train", **form)
 
     def learn(self, task: str, file: str | Path, **options: Any) -> dict[str, Any]:
         """The same, and wait for its end: what was learnt."""
@@ -132,12 +104,12 @@ class Client:
 
     def jobs(self) -> list[dict[str, Any]]:
         """The tenant's jobs, the newest first."""
-        found: list[dict[str, Any]] = self._json("GET", "/v1/jobs")["jobs"]
+        found: list[dict[str, Any]] = self._wire.json("GET", "/v1/jobs")["jobs"]
         return found
 
     def job(self, id: str) -> dict[str, Any]:
         """One job."""
-        return self._json("GET", f"/v1/jobs/{id}")
+        return self._wire.json("GET", f"/v1/jobs/{id}")
 
     def follow(self, id: str) -> Iterator[dict[str, Any]]:
         """What happens to a job until its end, as it happens. A connection that is lost is made
@@ -146,7 +118,7 @@ class Client:
         while True:
             headers = {"Last-Event-ID": last} if last else {}
             try:
-                for number, kind, data in self._stream(f"/v1/jobs/{id}/events", headers):
+                for number, kind, data in self._wire.events(f"/v1/jobs/{id}/events", headers):
                     last, lost = number or last, 0
                     yield {"event": kind, **data} if kind else data
                     if kind == "job" and data["state"] not in ("queued", "running"):
@@ -159,7 +131,7 @@ class Client:
 
     def cancel(self, id: str) -> dict[str, Any]:
         """End a job."""
-        return self._json("POST", f"/v1/jobs/{id}/cancel")
+        return self._wire.json("POST", f"/v1/jobs/{id}/cancel")
 
     # --- looking and changing
 
@@ -168,22 +140,22 @@ class Client:
         found: list[dict[str, Any]] = []
         after: str | None = ""
         while after is not None:
-            page = self._json("GET", "/v1/tasks", params={"after": after})
+            page = self._wire.json("GET", "/v1/tasks", params={"after": after})
             found += page["tasks"]
             after = page["next"]
         return found
 
     def show(self, task: str) -> dict[str, Any]:
         """Everything that is known of a task."""
-        return self._json("GET", f"/v1/tasks/{task}")
+        return self._wire.json("GET", f"/v1/tasks/{task}")
 
     def rollback(self, task: str, version: int) -> None:
         """Make another version the current one."""
-        self._json("POST", f"/v1/tasks/{task}/rollback", json={"version": version})
+        self._wire.json("POST", f"/v1/tasks/{task}/rollback", json={"version": version})
 
     def remove(self, task: str, *, purge: bool = False) -> None:
         """Take a task out; with `purge` its bytes are deleted too."""
-        self._json("DELETE", f"/v1/tasks/{task}", params={"purge": str(purge).lower()})
+        self._wire.json("DELETE", f"/v1/tasks/{task}", params={"purge": str(purge).lower()})
 
     # --- carrying
 
@@ -192,7 +164,10 @@ class Client:
         path = Path(path)
         partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         try:
-            with partial.open("wb") as file, self._sent("GET", f"/v1/tasks/{task}/package") as got:
+            with (
+                partial.open("wb") as file,
+                self._wire.sent("GET", f"/v1/tasks/{task}/package") as got,
+            ):
                 for piece in got.iter_bytes():
                     file.write(piece)
             partial.replace(path)
@@ -202,47 +177,8 @@ class Client:
     def import_(self, path: str | Path, task: str) -> int:
         """Take in a .tar.gz as the task's next version; its number."""
         with Path(path).open("rb") as file:
-            answer = self._json("POST", f"/v1/tasks/{task}/package", content=file)
+            answer = self._wire.json("POST", f"/v1/tasks/{task}/package", content=file)
         return int(answer["version"])
-
-    # --- the wire
-
-    def _json(self, method: str, path: str, **request: Any) -> dict[str, Any]:
-        with self._sent(method, path, **request) as response:
-            found: dict[str, Any] = json.loads(response.read())
-            return found
-
-    @contextmanager
-    def _sent(self, method: str, path: str, **request: Any) -> Iterator[httpx.Response]:
-        try:
-            with self._http.stream(method, path, **request) as response:
-                if response.is_error:
-                    raise _refused(response)
-                yield response
-        except httpx.HTTPError as error:
-            raise ServiceError(
-                f"The service at {self._http.base_url} cannot be reached: {error}.",
-                "Check that it runs: adapterbank serve.",
-            ) from error
-
-    def _stream(
-        self, path: str, headers: dict[str, str]
-    ) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """Number, kind and data of each server-sent event."""
-        number = kind = data = ""
-        timeout = httpx.Timeout(SECONDS)
-        with self._sent("GET", path, headers=headers, timeout=timeout) as response:
-            for line in response.iter_lines():
-                field, _, value = line.partition(": ")
-                if field == "id":
-                    number = value
-                elif field == "event":
-                    kind = value
-                elif field == "data":
-                    data = value
-                elif not line and data:
-                    yield number, kind, json.loads(data)
-                    number = kind = data = ""
 
 
 def finished(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -270,25 +206,10 @@ def _form(files: Mapping[str, str | Path | None], options: Mapping[str, Any]) ->
 
 def _prediction(found: dict[str, Any]) -> Prediction:
     if "error" in found:
-        return Prediction(error=_error(found["error"]))
+        return Prediction(error=described(found["error"]))
     known = {each.name for each in fields(Prediction)}
     values = {name: value for name, value in found.items() if name in known}
     for name in ("labels", "embedding"):
         if name in values:
             values[name] = tuple(values[name])
     return Prediction(**values)
-
-
-def _error(found: Mapping[str, str]) -> AdapterBankError:
-    kind = CODES.get(found.get("code", ""), ServiceError)
-    return kind(found.get("message", ""), found.get("hint", ""))
-
-
-def _refused(response: httpx.Response) -> AdapterBankError:
-    try:
-        error = _error(json.loads(response.read())["error"])
-    except (ValueError, KeyError, TypeError):
-        return ServiceError(f"The service answered with status {response.status_code}.")
-    if isinstance(error, Unauthorized):  # its hint is of headers, which are our business here
-        error.hint = f"Put a key that the service knows into ${KEY}, or give it: Client(url, key)."
-    return error

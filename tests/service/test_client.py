@@ -87,7 +87,7 @@ def test_learn_waits_for_what_was_learnt(far, tmp_path) -> None:
 
 
 def test_errors_are_ours(server, far, tmp_path) -> None:
-    for key in ("ab_wrong", ""):
+    for key in (f"ab_{'0' * 16}_{'x' * 43}", ""):
         with Client(server[0].url, key) as stranger, pytest.raises(Unauthorized) as refused:
             stranger.tasks()
         assert "$ADAPTERBANK_KEY" in refused.value.hint
