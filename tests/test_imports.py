@@ -59,7 +59,7 @@ ALLOWED = {
     },
     "sweeps": {"events", "learn", "order", "compute", "training", "store", "model", "tasks"},
     "wire": set(),
-    "client": {"wire", "serving", "tasks"},
+    "client": {"wire", "serving", "store", "tasks"},
     # Its jobs run modules of its own in other processes: those may learn.
     "service": {"bank", "compute", "events", "learn", "serving", "store", "tasks", "training"},
     "cli": {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,13 +17,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
 
-from adapterbank.errors import ComputeError, DataError, ServiceError
+from adapterbank.errors import ComputeError, ConfigError, DataError, JobNotFound, ServiceError
 from adapterbank.serving.which_task import Route
+from adapterbank.store.names import check_name, split_reference
 from adapterbank.tasks.predictions import Prediction
 from adapterbank.wire import SECONDS, Wire, described
 
 AT_ONCE = 256  # inputs a request
 TRIES = 60  # to reach a service that is gone, a second apart
+_JOB = re.compile(r"[0-9a-f]{24}")
 
 
 class Client:
@@ -49,7 +52,9 @@ class Client:
         found: list[Prediction] = []
         for first in range(0, len(inputs), AT_ONCE):
             some = list(inputs[first : first + AT_ONCE])
-            answer = self._wire.json("POST", f"/v1/tasks/{task}/predict", json={"inputs": some})
+            answer = self._wire.json(
+                "POST", f"{_version_path(task)}/predict", json={"inputs": some}
+            )
             found += [_prediction(each) for each in answer["predictions"]]
         return found
 
@@ -91,8 +96,9 @@ class Client:
     ) -> dict[str, Any]:
         """Send labelled rows; the job that learns them. Options are those of
         `adapterbank train`, by name."""
+        path = f"{_task_path(task)}/train"
         with _form({"file": file, "dev": dev, "test": test}, options) as form:
-            return self._wire.json("POST", f"/v1/tasks/{task}/train", **form)
+            return self._wire.json("POST", path, **form)
 
     def learn(self, task: str, file: str | Path, **options: Any) -> dict[str, Any]:
         """The same, and wait for its end: what was learnt."""
@@ -109,16 +115,16 @@ class Client:
 
     def job(self, id: str) -> dict[str, Any]:
         """One job."""
-        return self._wire.json("GET", f"/v1/jobs/{id}")
+        return self._wire.json("GET", _job_path(id))
 
     def follow(self, id: str) -> Iterator[dict[str, Any]]:
         """What happens to a job until its end, as it happens. A connection that is lost is made
         again."""
-        last, lost = "", 0
+        path, last, lost = f"{_job_path(id)}/events", "", 0
         while True:
             headers = {"Last-Event-ID": last} if last else {}
             try:
-                for number, kind, data in self._wire.events(f"/v1/jobs/{id}/events", headers):
+                for number, kind, data in self._wire.events(path, headers):
                     last, lost = number or last, 0
                     yield {"event": kind, **data} if kind else data
                     if kind == "job" and data["state"] not in ("queued", "running"):
@@ -131,7 +137,7 @@ class Client:
 
     def cancel(self, id: str) -> dict[str, Any]:
         """End a job."""
-        return self._wire.json("POST", f"/v1/jobs/{id}/cancel")
+        return self._wire.json("POST", f"{_job_path(id)}/cancel")
 
     # --- looking and changing
 
@@ -147,27 +153,24 @@ class Client:
 
     def show(self, task: str) -> dict[str, Any]:
         """Everything that is known of a task."""
-        return self._wire.json("GET", f"/v1/tasks/{task}")
+        return self._wire.json("GET", _version_path(task))
 
     def rollback(self, task: str, version: int) -> None:
         """Make another version the current one."""
-        self._wire.json("POST", f"/v1/tasks/{task}/rollback", json={"version": version})
+        self._wire.json("POST", f"{_task_path(task)}/rollback", json={"version": version})
 
     def remove(self, task: str, *, purge: bool = False) -> None:
         """Take a task out; with `purge` its bytes are deleted too."""
-        self._wire.json("DELETE", f"/v1/tasks/{task}", params={"purge": str(purge).lower()})
+        self._wire.json("DELETE", _task_path(task), params={"purge": str(purge).lower()})
 
     # --- carrying
 
     def export(self, task: str, path: str | Path) -> None:
         """A task as a .tar.gz."""
-        path = Path(path)
+        package, path = f"{_version_path(task)}/package", Path(path)
         partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         try:
-            with (
-                partial.open("wb") as file,
-                self._wire.sent("GET", f"/v1/tasks/{task}/package") as got,
-            ):
+            with partial.open("wb") as file, self._wire.sent("GET", package) as got:
                 for piece in got.iter_bytes():
                     file.write(piece)
             partial.replace(path)
@@ -176,8 +179,9 @@ class Client:
 
     def import_(self, path: str | Path, task: str) -> int:
         """Take in a .tar.gz as the task's next version; its number."""
+        package = f"{_task_path(task)}/package"
         with Path(path).open("rb") as file:
-            answer = self._wire.json("POST", f"/v1/tasks/{task}/package", content=file)
+            answer = self._wire.json("POST", package, content=file)
         return int(answer["version"])
 
 
@@ -188,6 +192,38 @@ def finished(job: Mapping[str, Any]) -> dict[str, Any]:
     if job["state"] == "cancelled":
         raise ComputeError("The job was cancelled.")
     raise ComputeError(job["error"]["message"], job["error"]["hint"])
+
+
+def _task_path(task: object) -> str:
+    """Where a task is."""
+    check_name(task)
+    return f"/v1/tasks/{_of_the_key(task)}"
+
+
+def _version_path(reference: object) -> str:
+    """Where `task` or `task@3` is."""
+    split_reference(reference)
+    return f"/v1/tasks/{_of_the_key(reference)}"
+
+
+def _of_the_key(name: object) -> str:
+    """A name that has been checked, if it leaves the tenant to the key."""
+    tenant, _, task = str(name).rpartition("/")
+    if tenant:
+        raise ConfigError(
+            f"{name!r} names a tenant, and on a service the key decides that.",
+            f"Ask for {task!r} with a key of {tenant}.",
+        )
+    return task
+
+
+def _job_path(id: object) -> str:
+    """Where a job is."""
+    if not isinstance(id, str) or not _JOB.fullmatch(id):
+        raise JobNotFound(
+            f"{id!r} is not a job's id: 24 of 0-9 and a-f.", "Client.jobs() lists the jobs."
+        )
+    return f"/v1/jobs/{id}"
 
 
 @contextmanager
