@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import httpx
 import pytest
 
 from adapterbank import Client
-from adapterbank.errors import ConfigError, JobNotFound
+from adapterbank.errors import ConfigError, DataError, JobNotFound, ServiceError
 
 Answer = Callable[[httpx.Request], httpx.Response]
 
@@ -84,3 +85,73 @@ def test_what_is_no_job_is_never_asked(id) -> None:
         with pytest.raises(JobNotFound, match="is not a job's id"):
             ask(id)
     assert played.requests == []
+
+
+def answered(request: httpx.Request) -> httpx.Response:
+    """Every input's own text, as a label."""
+    inputs = json.loads(request.content)["inputs"]
+    return httpx.Response(200, json={"predictions": [{"label": str(each)} for each in inputs]})
+
+
+def sizes(played: Played) -> list[int]:
+    """How many inputs each request had."""
+    return [len(json.loads(each.content)["inputs"]) for each in played.requests]
+
+
+BAD = [float("nan"), "half \ud800", "x" * 100_001, {1}, b"bytes"]
+
+
+def test_a_bad_input_has_its_error_in_its_place() -> None:
+    played = Played(answered)
+    found = played.client.predict("a", (each for each in ["one", *BAD, "two"]))
+    assert [each.label for each in found] == ["one", *[None] * len(BAD), "two"]
+    assert all(isinstance(each.error, DataError) for each in found[1:-1])
+    assert sizes(played) == [2]
+
+
+def test_a_bad_input_of_many_has_its_error_in_its_place() -> None:
+    played = Played(answered)
+    names = ["a#b", "acme/a", 5]
+    asked = [("a", "one"), *(("a", each) for each in BAD), *((n, "x") for n in names), (None, "2")]
+    found = played.client.predict_mixed(asked)
+    assert [bool(each.error) for each in found] == [False, *[True] * (len(asked) - 2), False]
+    assert all(isinstance(each.error, ConfigError) for each in found[-4:-1])
+    assert sizes(played) == [2]
+    with pytest.raises(DataError, match="not what a task reads"):
+        played.client.route(float("nan"))
+
+
+def test_requests_are_cut_by_count_and_characters() -> None:
+    for text, wanted in (("x", [256, 256, 88]), ("x" * 10_000, [3] * 200), ("x" * 90_000, [1] * 9)):
+        for mixed in (False, True):
+            played = Played(answered)
+            texts = [text] * sum(wanted)
+            if mixed:
+                found = played.client.predict_mixed([(None, each) for each in texts])
+            else:
+                found = played.client.predict("a", texts)
+            assert len(found) == len(texts)
+            assert sizes(played) == wanted
+    played = Played(answered)
+    pair = {"text_a": "x" * 10_000, "text_b": "x" * 10_000}
+    played.client.predict("a", [pair] * 3)
+    assert sizes(played) == [1, 1, 1]
+
+
+def test_what_was_answered_is_kept_when_the_service_fails() -> None:
+    def fails_at_two(request: httpx.Request) -> httpx.Response:
+        return answered(request) if len(played.requests) == 1 else httpx.Response(500)
+
+    for mixed in (False, True):
+        played = Played(fails_at_two)
+        texts = ["x"] * 1_000
+        if mixed:
+            found = played.client.predict_mixed([("a", each) for each in texts])
+        else:
+            found = played.client.predict("a", texts)
+        assert [each.error is None for each in found] == [True] * 256 + [False] * 744
+        assert isinstance(found[-1].error, ServiceError)
+        assert len(played.requests) == 2
+    played = Played(lambda _: httpx.Response(500))
+    with pytest.raises(ServiceError, match="status 500"):
+        played.client.predict("a", [float("nan"), "x"])

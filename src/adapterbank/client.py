@@ -11,20 +11,33 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from adapterbank.errors import ComputeError, ConfigError, DataError, JobNotFound, ServiceError
+from adapterbank.errors import (
+    AdapterBankError,
+    ComputeError,
+    ConfigError,
+    DataError,
+    JobNotFound,
+    ServiceError,
+)
 from adapterbank.serving.which_task import Route
 from adapterbank.store.names import check_name, split_reference
+from adapterbank.tasks.inputs import sendable
 from adapterbank.tasks.predictions import Prediction
 from adapterbank.wire import SECONDS, Wire, described
 
 AT_ONCE = 256  # inputs a request
+# … and characters: about 8,000 tokens, a second or two of work. A service lets a tenant have twice
+# that waiting, and a request that takes half a minute beside others is given up.
+CHARACTERS = 32_000
+LONGEST = 100_000  # characters of a text that a service reads
 TRIES = 60  # to reach a service that is gone, a second apart
+T = TypeVar("T")
 _JOB = re.compile(r"[0-9a-f]{24}")
 
 
@@ -46,24 +59,35 @@ class Client:
 
     # --- asking
 
-    def predict(self, task: str, inputs: Sequence[Any]) -> list[Prediction]:
+    def predict(self, task: str, inputs: Iterable[Any]) -> list[Prediction]:
         """Answers of `task` or `task@3`, one an input. An input that cannot be read has its error
-        in its place."""
-        found: list[Prediction] = []
-        for first in range(0, len(inputs), AT_ONCE):
-            some = list(inputs[first : first + AT_ONCE])
-            answer = self._wire.json(
-                "POST", f"{_version_path(task)}/predict", json={"inputs": some}
-            )
-            found += [_prediction(each) for each in answer["predictions"]]
-        return found
+        in its place. If the service fails when some are answered, the others have that error."""
+        inputs = list(inputs)
+        return _whole(self.predicting(task, inputs), len(inputs))
 
-    def predict_mixed(self, inputs: Sequence[tuple[str | None, Any]]) -> list[Prediction]:
+    def predicting(self, task: str, inputs: Iterable[Any]) -> Iterator[list[Prediction]]:
+        """The same as they come, a request's at a time; an error of the service ends it."""
+        return self._answers(f"{_version_path(task)}/predict", (_ready(each) for each in inputs))
+
+    def predict_mixed(self, inputs: Iterable[tuple[str | None, Any]]) -> list[Prediction]:
         """Answers for inputs of any tasks in any order. None for a task gives the embedding of the
-        bare encoder."""
-        rows = [{"task": task, "input": each} for task, each in inputs]
-        answer = self._wire.json("POST", "/v1/predict", json={"inputs": rows})
-        return [_prediction(each) for each in answer["predictions"]]
+        bare encoder. Errors stand as those of `predict` do."""
+        rows = [_ready_for(task, each) for task, each in inputs]
+        return _whole(self._answers("/v1/predict", rows), len(rows))
+
+    def _answers(
+        self, path: str, inputs: Iterable[Any | AdapterBankError]
+    ) -> Iterator[list[Prediction]]:
+        """Answers of one request after the other; an input that is an error is its own answer."""
+        for some in _cut(inputs):
+            sent = [each for each in some if not isinstance(each, AdapterBankError)]
+            found = iter(self._wire.json("POST", path, json={"inputs": sent})["predictions"])
+            yield [
+                Prediction(error=each)
+                if isinstance(each, AdapterBankError)
+                else _prediction(next(found))
+                for each in some
+            ]
 
     def predict_all(self, text: Any, tasks: Iterable[str] | None = None) -> dict[str, Prediction]:
         """What every task says of one input, or those named."""
@@ -72,7 +96,8 @@ class Client:
 
     def route(self, text: Any, most: int = 3) -> list[Route]:
         """The tasks that an input is likely meant for, the likeliest first."""
-        answer = self._wire.json("POST", "/v1/route", json={"inputs": [text], "most": most})
+        asked = {"inputs": [sendable(text, LONGEST)], "most": most}
+        answer = self._wire.json("POST", "/v1/route", json=asked)
         (found,) = answer["routes"]
         if isinstance(found, Mapping):
             raise described(found["error"])
@@ -183,6 +208,61 @@ class Client:
         with Path(path).open("rb") as file:
             answer = self._wire.json("POST", package, content=file)
         return int(answer["version"])
+
+
+def _ready(value: Any) -> Any | AdapterBankError:
+    """An input as it is sent, or what is wrong with it."""
+    try:
+        return sendable(value, LONGEST)
+    except DataError as error:
+        return error
+
+
+def _ready_for(task: object, value: Any) -> Any | AdapterBankError:
+    """The same with the task that is to answer."""
+    try:
+        if task is not None:
+            split_reference(task)
+            _of_the_key(task)
+    except ConfigError as error:
+        return error
+    ready = _ready(value)
+    return ready if isinstance(ready, AdapterBankError) else {"task": task, "input": ready}
+
+
+def _cut(inputs: Iterable[T]) -> Iterator[list[T]]:
+    """Inputs as requests that are soon answered."""
+    some: list[T] = []
+    size = 0
+    for each in inputs:
+        length = _length(each)
+        if some and (len(some) == AT_ONCE or size + length > CHARACTERS):
+            yield some
+            some, size = [], 0
+        some.append(each)
+        size += length
+    if some:
+        yield some
+
+
+def _length(value: object) -> int:
+    """The characters of what is sent."""
+    if isinstance(value, Mapping):
+        return sum(map(_length, value.values()))
+    return len(value) if isinstance(value, str) else 0
+
+
+def _whole(answers: Iterator[list[Prediction]], count: int) -> list[Prediction]:
+    """All answers; an error that ends them stands in place of the rest, unless nothing came."""
+    found: list[Prediction] = []
+    try:
+        for some in answers:
+            found += some
+    except AdapterBankError as error:
+        if all(each.error is not None for each in found):
+            raise
+        found += [Prediction(error=error)] * (count - len(found))
+    return found
 
 
 def finished(job: Mapping[str, Any]) -> dict[str, Any]:
