@@ -10,7 +10,14 @@ import httpx
 import pytest
 
 from adapterbank import Client
-from adapterbank.errors import ConfigError, DataError, JobNotFound, ServiceError
+from adapterbank.errors import (
+    AdapterBankError,
+    Busy,
+    ConfigError,
+    DataError,
+    JobNotFound,
+    ServiceError,
+)
 
 Answer = Callable[[httpx.Request], httpx.Response]
 
@@ -43,6 +50,21 @@ VERBS: dict[str, Callable[[Client, Any], Any]] = {
     "import_": lambda client, name: client.import_("missing.tar.gz", name),
 }
 VERSIONED = ("predict", "show", "export")
+
+
+class Clock:
+    """Time that passes when somebody sleeps."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.slept = 1000.0, []
+        monkeypatch.setattr("adapterbank.wire.time", self)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -155,3 +177,83 @@ def test_what_was_answered_is_kept_when_the_service_fails() -> None:
     played = Played(lambda _: httpx.Response(500))
     with pytest.raises(ServiceError, match="status 500"):
         played.client.predict("a", [float("nan"), "x"])
+
+
+def refused(status: int, code: str, **headers: str) -> httpx.Response:
+    error = {"code": code, "message": "No.", "hint": "Wait."}
+    return httpx.Response(status, json={"error": error}, headers=headers)
+
+
+ASKED: dict[str, Callable[[Client], Any]] = {
+    "predict": lambda client: client.predict("a", ["x"]),
+    "predict_mixed": lambda client: client.predict_mixed([(None, "x")]),
+    "route": lambda client: client.route("x"),
+    "show": lambda client: client.show("a"),
+    "tasks": lambda client: client.tasks(),
+}
+EVERY = {"predictions": [{"label": "x"}], "routes": [[]], "tasks": [], "next": None}
+
+
+@pytest.mark.parametrize("verb", ASKED)
+def test_a_busy_service_is_asked_again(verb, monkeypatch) -> None:
+    clock = Clock(monkeypatch)
+    waits = iter(
+        [
+            refused(429, "busy", **{"Retry-After": "7"}),
+            refused(429, "busy", **{"Retry-After": "soon"}),
+            refused(503, "unavailable"),
+            httpx.Response(429, text="a proxy's own page"),
+            httpx.Response(200, json=EVERY),
+        ]
+    )
+    ASKED[verb](Played(lambda _: next(waits)).client)
+    assert clock.slept == [7.0, 1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("verb", ASKED)
+def test_patience_ends(verb, monkeypatch) -> None:
+    clock = Clock(monkeypatch)
+    played = Played(lambda _: refused(429, "busy", **{"Retry-After": "50"}))
+    with pytest.raises(Busy, match=r"No\. Wait\."):
+        ASKED[verb](played.client)
+    assert (clock.slept, len(played.requests)) == ([50.0, 50.0], 3)
+    played.client._wire.patience = 0
+    with pytest.raises(Busy):
+        ASKED[verb](played.client)
+    assert len(played.requests) == 4
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(503, "package_damaged"), (404, "not_found"), (413, "too_large")]
+)
+def test_what_waiting_does_not_mend_is_said_at_once(status, code, monkeypatch) -> None:
+    clock = Clock(monkeypatch)
+    played = Played(lambda _: refused(status, code))
+    with pytest.raises(AdapterBankError, match="No"):
+        played.client.predict("a", ["x"])
+    assert (clock.slept, len(played.requests)) == ([], 1)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_what_changes_a_bank_is_sent_once(status, tmp_path, monkeypatch) -> None:
+    clock = Clock(monkeypatch)
+    file = tmp_path / "rows.csv"
+    file.write_text("text,label\n")
+    for change in (
+        lambda client: client.train("a", file),
+        lambda client: client.remove("a"),
+        lambda client: client.rollback("a", 1),
+        lambda client: client.import_(file, "a"),
+    ):
+        played = Played(lambda _: refused(status, "busy"))
+        with pytest.raises(Busy):
+            change(played.client)
+        assert (clock.slept, len(played.requests)) == ([], 1)
+
+
+def test_a_job_is_followed_while_the_service_is_busy(monkeypatch) -> None:
+    monkeypatch.setattr("adapterbank.client.time.sleep", lambda _: None)
+    stream = 'id: 1\ndata: {"event": "plan"}\n\nevent: job\ndata: {"state": "done"}\n\n'
+    waits = iter([refused(429, "busy"), refused(503, "unavailable")])
+    played = Played(lambda _: next(waits, httpx.Response(200, text=stream)))
+    assert [each["event"] for each in played.client.follow("a" * 24)] == ["plan", "job"]

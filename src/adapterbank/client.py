@@ -19,6 +19,7 @@ from typing import Any, Self, TypeVar
 
 from adapterbank.errors import (
     AdapterBankError,
+    Busy,
     ComputeError,
     ConfigError,
     DataError,
@@ -29,7 +30,7 @@ from adapterbank.serving.which_task import Route
 from adapterbank.store.names import check_name, split_reference
 from adapterbank.tasks.inputs import sendable
 from adapterbank.tasks.predictions import Prediction
-from adapterbank.wire import SECONDS, Wire, described
+from adapterbank.wire import PATIENCE, SECONDS, Wire, described
 
 AT_ONCE = 256  # inputs a request
 # … and characters: about 8,000 tokens, a second or two of work. A service lets a tenant have twice
@@ -42,10 +43,21 @@ _JOB = re.compile(r"[0-9a-f]{24}")
 
 
 class Client:
-    """A service and a key for it (else $ADAPTERBANK_KEY)."""
+    """A service and a key for it (else $ADAPTERBANK_KEY).
 
-    def __init__(self, url: str, key: str | None = None, *, seconds: float = SECONDS) -> None:
-        self._wire = Wire(url, key, seconds)
+    An answer may take so many `seconds`. While the service is busy, questions are asked again for
+    as many seconds as `patience` has: it may be 0.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        seconds: float = SECONDS,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._wire = Wire(url, key, seconds, patience)
 
     def __enter__(self) -> Self:
         return self
@@ -81,7 +93,8 @@ class Client:
         """Answers of one request after the other; an input that is an error is its own answer."""
         for some in _cut(inputs):
             sent = [each for each in some if not isinstance(each, AdapterBankError)]
-            found = iter(self._wire.json("POST", path, json={"inputs": sent})["predictions"])
+            answer = self._wire.json("POST", path, json={"inputs": sent}, again=True)
+            found = iter(answer["predictions"])
             yield [
                 Prediction(error=each)
                 if isinstance(each, AdapterBankError)
@@ -97,7 +110,7 @@ class Client:
     def route(self, text: Any, most: int = 3) -> list[Route]:
         """The tasks that an input is likely meant for, the likeliest first."""
         asked = {"inputs": [sendable(text, LONGEST)], "most": most}
-        answer = self._wire.json("POST", "/v1/route", json=asked)
+        answer = self._wire.json("POST", "/v1/route", json=asked, again=True)
         (found,) = answer["routes"]
         if isinstance(found, Mapping):
             raise described(found["error"])
@@ -154,7 +167,7 @@ class Client:
                     yield {"event": kind, **data} if kind else data
                     if kind == "job" and data["state"] not in ("queued", "running"):
                         return
-            except ServiceError:
+            except (Busy, ServiceError):
                 lost += 1
                 if lost == TRIES:
                     raise
@@ -171,14 +184,14 @@ class Client:
         found: list[dict[str, Any]] = []
         after: str | None = ""
         while after is not None:
-            page = self._wire.json("GET", "/v1/tasks", params={"after": after})
+            page = self._wire.json("GET", "/v1/tasks", params={"after": after}, again=True)
             found += page["tasks"]
             after = page["next"]
         return found
 
     def show(self, task: str) -> dict[str, Any]:
         """Everything that is known of a task."""
-        return self._wire.json("GET", _version_path(task))
+        return self._wire.json("GET", _version_path(task), again=True)
 
     def rollback(self, task: str, version: int) -> None:
         """Make another version the current one."""
