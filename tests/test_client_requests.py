@@ -257,3 +257,51 @@ def test_a_job_is_followed_while_the_service_is_busy(monkeypatch) -> None:
     waits = iter([refused(429, "busy"), refused(503, "unavailable")])
     played = Played(lambda _: next(waits, httpx.Response(200, text=stream)))
     assert [each["event"] for each in played.client.follow("a" * 24)] == ["plan", "job"]
+
+
+def form(request: httpx.Request) -> dict[str, bytes]:
+    """The parts of a form by name; a file's name stands before what it holds."""
+    mark = request.headers["Content-Type"].partition("boundary=")[2].encode()
+    parts = request.content.split(b"--" + mark)[1:-1]
+    found = {}
+    for part in parts:
+        head, _, body = part.strip(b"\r\n").partition(b"\r\n\r\n")
+        names = [each.split(b'"')[1] for each in head.split(b"; ")[1:]]
+        found[names[0].decode()] = b" ".join([*names[1:], body])
+    return found
+
+
+ROWS = [{"text": "one", "label": "a"}, {"text": "two", "label": "b"}]
+
+
+def test_rows_of_any_kind_are_sent(tmp_path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("text,label\n")
+    lines = b"rows.jsonl " + b"\n".join(json.dumps(each).encode() for each in ROWS)
+    for rows, wanted in ((file, b"rows.csv text,label"), (ROWS, lines), (iter(ROWS), lines)):
+        played = Played(fine)
+        played.client.train("a", rows, dev=ROWS)
+        found = form(played.requests[0])
+        assert (found["file"], found["dev"]) == (wanted, lines)
+    played.client.inspect(ROWS)
+    assert form(played.requests[1])["file"] == lines
+    with pytest.raises(DataError, match="object of type int"):
+        played.client.train("a", 5)
+    assert len(played.requests) == 2
+
+
+def test_settings_have_both_their_names() -> None:
+    wanted = {"lr": 0.1, "store": "fp16", "from": "a@1", "epochs": 3}
+    of_bank = {"learning_rate": 0.1, "precision": "fp16", "from_version": "a@1", "epochs": 3}
+    for options in (wanted, of_bank):
+        played = Played(fine)
+        played.client.train("a", ROWS, size=None, **options)
+        assert json.loads(form(played.requests[0])["options"]) == wanted
+
+
+def test_a_service_routes_among_all_tasks() -> None:
+    played = Played(lambda _: httpx.Response(200, json={"routes": [[]]}))
+    with pytest.raises(ConfigError, match=r"all tasks.*Bank\.open"):
+        played.client.route("x", tasks=["a"])
+    assert played.client.route("x", 5) == []
+    assert json.loads(played.requests[0].content) == {"inputs": ["x"], "most": 5}

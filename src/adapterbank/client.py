@@ -28,14 +28,18 @@ from adapterbank.errors import (
 )
 from adapterbank.serving.which_task import Route
 from adapterbank.store.names import check_name, split_reference
+from adapterbank.tasks.as_file import as_file
 from adapterbank.tasks.inputs import sendable
 from adapterbank.tasks.predictions import Prediction
+from adapterbank.tasks.sources import Source
 from adapterbank.wire import PATIENCE, SECONDS, Wire, described
 
 AT_ONCE = 256  # inputs a request
 # … and characters: about 8,000 tokens, a second or two of work. A service lets a tenant have twice
 # that waiting, and a request that takes half a minute beside others is given up.
 CHARACTERS = 32_000
+# Settings that `Bank.learn` has other names for.
+THEIRS = {"learning_rate": "lr", "precision": "store", "from_version": "from"}
 LONGEST = 100_000  # characters of a text that a service reads
 TRIES = 60  # to reach a service that is gone, a second apart
 T = TypeVar("T")
@@ -107,8 +111,14 @@ class Client:
         names = [each["task"] for each in self.tasks()] if tasks is None else list(tasks)
         return dict(zip(names, self.predict_mixed([(n, text) for n in names]), strict=True))
 
-    def route(self, text: Any, most: int = 3) -> list[Route]:
-        """The tasks that an input is likely meant for, the likeliest first."""
+    def route(self, text: Any, most: int = 3, *, tasks: None = None) -> list[Route]:
+        """The tasks that an input is likely meant for, the likeliest first; none if it is like no
+        task's own texts. A service looks at all of the key's tasks, never at some."""
+        if tasks is not None:
+            raise ConfigError(
+                "tasks is given, and a service looks at all tasks of the key's tenant.",
+                "Leave it out, or ask the bank itself: Bank.open(…).route(text, tasks=…).",
+            )
         asked = {"inputs": [sendable(text, LONGEST)], "most": most}
         answer = self._wire.json("POST", "/v1/route", json=asked, again=True)
         (found,) = answer["routes"]
@@ -118,29 +128,33 @@ class Client:
 
     # --- learning
 
-    def inspect(self, file: str | Path, **options: Any) -> dict[str, Any]:
-        """What a file holds, and what would be learnt from it."""
-        with _form({"file": file}, options) as form:
+    def inspect(self, data: Source, **options: Any) -> dict[str, Any]:
+        """What rows hold, and what would be learnt from them."""
+        with _form({"file": data}, options) as form:
             return self._wire.json("POST", "/v1/inspect", **form)
 
     def train(
         self,
         task: str,
-        file: str | Path,
+        data: Source,
         *,
-        dev: str | Path | None = None,
-        test: str | Path | None = None,
+        dev: Source | None = None,
+        test: Source | None = None,
         **options: Any,
     ) -> dict[str, Any]:
-        """Send labelled rows; the job that learns them. Options are those of
-        `adapterbank train`, by name."""
+        """Send labelled rows; the job that learns them.
+
+        They are a path, a list of dicts, a DataFrame or a `datasets.Dataset`. Options go by name:
+        those of `adapterbank train`, or as `Bank.learn` calls them (`learning_rate` for `lr`,
+        `precision` for `store`, `from_version` for `from`).
+        """
         path = f"{_task_path(task)}/train"
-        with _form({"file": file, "dev": dev, "test": test}, options) as form:
+        with _form({"file": data, "dev": dev, "test": test}, options) as form:
             return self._wire.json("POST", path, **form)
 
-    def learn(self, task: str, file: str | Path, **options: Any) -> dict[str, Any]:
+    def learn(self, task: str, data: Source, **options: Any) -> dict[str, Any]:
         """The same, and wait for its end: what was learnt."""
-        job = self.train(task, file, **options)
+        job = self.train(task, data, **options)
         for event in self.follow(job["id"]):
             if event["event"] == "job":
                 job = event
@@ -320,17 +334,17 @@ def _job_path(id: object) -> str:
 
 
 @contextmanager
-def _form(files: Mapping[str, str | Path | None], options: Mapping[str, Any]) -> Iterator[Any]:
-    """Files and options as a form, the files open meanwhile."""
+def _form(sources: Mapping[str, Source | None], options: Mapping[str, Any]) -> Iterator[Any]:
+    """Rows and options as a form, its files open meanwhile."""
+    given = {THEIRS.get(name, name): each for name, each in options.items() if each is not None}
+    skip_bad = bool(given.get("skip_bad"))
     with ExitStack() as stack:
-        opened = {}
-        for name, file in files.items():
-            if file is not None:
-                if not Path(file).is_file():
-                    raise DataError(f"There is no file {file}.", "Check the path.")
-                opened[name] = (Path(file).name, stack.enter_context(Path(file).open("rb")))
-        given = {name: each for name, each in options.items() if each is not None}
-        yield {"files": opened, "data": {"options": json.dumps(given)}}
+        files = {
+            name: stack.enter_context(as_file(source, skip_bad=skip_bad))
+            for name, source in sources.items()
+            if source is not None
+        }
+        yield {"files": files, "data": {"options": json.dumps(given)}}
 
 
 def _prediction(found: dict[str, Any]) -> Prediction:
