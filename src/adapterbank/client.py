@@ -38,9 +38,9 @@ AT_ONCE = 256  # inputs a request
 # … and characters: about 8,000 tokens, a second or two of work. A service lets a tenant have twice
 # that waiting, and a request that takes half a minute beside others is given up.
 CHARACTERS = 32_000
+LONGEST = 100_000  # characters of a text that a service reads
 # Settings that `Bank.learn` has other names for.
 THEIRS = {"learning_rate": "lr", "precision": "store", "from_version": "from"}
-LONGEST = 100_000  # characters of a text that a service reads
 TRIES = 60  # to reach a service that is gone, a second apart
 T = TypeVar("T")
 _JOB = re.compile(r"[0-9a-f]{24}")
