@@ -58,7 +58,8 @@ ALLOWED = {
         "verify",
     },
     "sweeps": {"events", "learn", "order", "compute", "training", "store", "model", "tasks"},
-    "client": {"serving", "tasks"},
+    "wire": set(),
+    "client": {"wire", "serving", "store", "tasks"},
     # Its jobs run modules of its own in other processes: those may learn.
     "service": {"bank", "compute", "events", "learn", "serving", "store", "tasks", "training"},
     "cli": {

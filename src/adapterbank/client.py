@@ -9,55 +9,59 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-import httpx
-
-from adapterbank import errors
 from adapterbank.errors import (
     AdapterBankError,
+    Busy,
     ComputeError,
     ConfigError,
     DataError,
+    JobNotFound,
     ServiceError,
-    Unauthorized,
 )
 from adapterbank.serving.which_task import Route
+from adapterbank.store.names import check_name, split_reference
+from adapterbank.tasks.as_file import as_file
+from adapterbank.tasks.inputs import check_several, sendable
 from adapterbank.tasks.predictions import Prediction
+from adapterbank.tasks.sources import Source
+from adapterbank.wire import PATIENCE, SECONDS, Wire, described
 
-KEY = "ADAPTERBANK_KEY"
 AT_ONCE = 256  # inputs a request
-SECONDS = 60.0
+# … and characters: about 8,000 tokens, a second or two of work. A service lets a tenant have twice
+# that waiting, and a request that takes half a minute beside others is given up.
+CHARACTERS = 32_000
+LONGEST = 100_000  # characters of a text that a service reads
+# Settings that `Bank.learn` has other names for.
+THEIRS = {"learning_rate": "lr", "precision": "store", "from_version": "from"}
 TRIES = 60  # to reach a service that is gone, a second apart
-CODES: dict[str, type[AdapterBankError]] = {
-    "unauthorized": errors.Unauthorized,
-    "forbidden": errors.Forbidden,
-    "not_found": errors.TaskNotFound,
-    "too_large": errors.TooLarge,
-    "busy": errors.Busy,
-    "invalid": errors.DataError,
-    "wrong_base": errors.WrongBase,
-    "package_damaged": errors.PackageError,
-}
+T = TypeVar("T")
+_JOB = re.compile(r"[0-9a-f]{24}")
 
 
 class Client:
-    """A service and a key for it (else $ADAPTERBANK_KEY)."""
+    """A service and a key for it (else $ADAPTERBANK_KEY).
 
-    def __init__(self, url: str, key: str | None = None, *, seconds: float = SECONDS) -> None:
-        if not url.lower().startswith(("http://", "https://")):
-            raise ConfigError(
-                f"{url!r} is not the address of a service.",
-                f"Begin it with http://, as in http://{url}.",
-            )
-        key = os.environ.get(KEY) if key is None else key
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=seconds)
+    An answer may take so many `seconds`. While the service is busy, questions are asked again for
+    as many seconds as `patience` has: it may be 0.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        seconds: float = SECONDS,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._wire = Wire(url, key, seconds, patience)
 
     def __enter__(self) -> Self:
         return self
@@ -67,64 +71,92 @@ class Client:
 
     def close(self) -> None:
         """Let go of the connection."""
-        self._http.close()
+        self._wire.close()
 
     # --- asking
 
-    def predict(self, task: str, inputs: Sequence[Any]) -> list[Prediction]:
+    def predict(self, task: str, inputs: Iterable[Any]) -> list[Prediction]:
         """Answers of `task` or `task@3`, one an input. An input that cannot be read has its error
-        in its place."""
-        found: list[Prediction] = []
-        for first in range(0, len(inputs), AT_ONCE):
-            some = list(inputs[first : first + AT_ONCE])
-            answer = self._json("POST", f"/v1/tasks/{task}/predict", json={"inputs": some})
-            found += [_prediction(each) for each in answer["predictions"]]
-        return found
+        in its place. If the service fails when some are answered, the others have that error."""
+        check_several(inputs)
+        inputs = list(inputs)
+        return _whole(self.predicting(task, inputs), len(inputs))
 
-    def predict_mixed(self, inputs: Sequence[tuple[str | None, Any]]) -> list[Prediction]:
+    def predicting(self, task: str, inputs: Iterable[Any]) -> Iterator[list[Prediction]]:
+        """The same as they come, a request's at a time; an error of the service ends it."""
+        return self._answers(f"{_version_path(task)}/predict", (_ready(each) for each in inputs))
+
+    def predict_mixed(self, inputs: Iterable[tuple[str | None, Any]]) -> list[Prediction]:
         """Answers for inputs of any tasks in any order. None for a task gives the embedding of the
-        bare encoder."""
-        rows = [{"task": task, "input": each} for task, each in inputs]
-        answer = self._json("POST", "/v1/predict", json={"inputs": rows})
-        return [_prediction(each) for each in answer["predictions"]]
+        bare encoder. Errors stand as those of `predict` do."""
+        check_several(inputs)
+        rows = [_ready_for(task, each) for task, each in inputs]
+        return _whole(self._answers("/v1/predict", rows), len(rows))
+
+    def _answers(
+        self, path: str, inputs: Iterable[Any | AdapterBankError]
+    ) -> Iterator[list[Prediction]]:
+        """Answers of one request after the other; an input that is an error is its own answer."""
+        for some in _cut(inputs):
+            sent = [each for each in some if not isinstance(each, AdapterBankError)]
+            answer = self._wire.json("POST", path, json={"inputs": sent}, again=True)
+            found = iter(answer["predictions"])
+            yield [
+                Prediction(error=each)
+                if isinstance(each, AdapterBankError)
+                else _prediction(next(found))
+                for each in some
+            ]
 
     def predict_all(self, text: Any, tasks: Iterable[str] | None = None) -> dict[str, Prediction]:
         """What every task says of one input, or those named."""
         names = [each["task"] for each in self.tasks()] if tasks is None else list(tasks)
         return dict(zip(names, self.predict_mixed([(n, text) for n in names]), strict=True))
 
-    def route(self, text: Any, most: int = 3) -> list[Route]:
-        """The tasks that an input is likely meant for, the likeliest first."""
-        answer = self._json("POST", "/v1/route", json={"inputs": [text], "most": most})
+    def route(self, text: Any, most: int = 3, *, tasks: None = None) -> list[Route]:
+        """The tasks that an input is likely meant for, the likeliest first; none if it is like no
+        task's own texts. A service looks at all of the key's tasks, never at some."""
+        if tasks is not None:
+            raise ConfigError(
+                "tasks is given, and a service looks at all tasks of the key's tenant.",
+                "Leave it out, or ask the bank itself: Bank.open(…).route(text, tasks=…).",
+            )
+        asked = {"inputs": [sendable(text, LONGEST)], "most": most}
+        answer = self._wire.json("POST", "/v1/route", json=asked, again=True)
         (found,) = answer["routes"]
         if isinstance(found, Mapping):
-            raise _error(found["error"])
+            raise described(found["error"])
         return [Route(**each) for each in found]
 
     # --- learning
 
-    def inspect(self, file: str | Path, **options: Any) -> dict[str, Any]:
-        """What a file holds, and what would be learnt from it."""
-        with _form({"file": file}, options) as form:
-            return self._json("POST", "/v1/inspect", **form)
+    def inspect(self, data: Source, **options: Any) -> dict[str, Any]:
+        """What rows hold, and what would be learnt from them."""
+        with _form({"file": data}, options) as form:
+            return self._wire.json("POST", "/v1/inspect", **form)
 
     def train(
         self,
         task: str,
-        file: str | Path,
+        data: Source,
         *,
-        dev: str | Path | None = None,
-        test: str | Path | None = None,
+        dev: Source | None = None,
+        test: Source | None = None,
         **options: Any,
     ) -> dict[str, Any]:
-        """Send labelled rows; the job that learns them. Options are those of
-        `adapterbank train`, by name."""
-        with _form({"file": file, "dev": dev, "test": test}, options) as form:
-            return self._json("POST", f"/v1/tasks/{task}/train", **form)
+        """Send labelled rows; the job that learns them.
 
-    def learn(self, task: str, file: str | Path, **options: Any) -> dict[str, Any]:
+        They are a path, a list of dicts, a DataFrame or a `datasets.Dataset`. Options go by name:
+        those of `adapterbank train`, or as `Bank.learn` calls them (`learning_rate` for `lr`,
+        `precision` for `store`, `from_version` for `from`).
+        """
+        path = f"{_task_path(task)}/train"
+        with _form({"file": data, "dev": dev, "test": test}, options) as form:
+            return self._wire.json("POST", path, **form)
+
+    def learn(self, task: str, data: Source, **options: Any) -> dict[str, Any]:
         """The same, and wait for its end: what was learnt."""
-        job = self.train(task, file, **options)
+        job = self.train(task, data, **options)
         for event in self.follow(job["id"]):
             if event["event"] == "job":
                 job = event
@@ -132,26 +164,26 @@ class Client:
 
     def jobs(self) -> list[dict[str, Any]]:
         """The tenant's jobs, the newest first."""
-        found: list[dict[str, Any]] = self._json("GET", "/v1/jobs")["jobs"]
+        found: list[dict[str, Any]] = self._wire.json("GET", "/v1/jobs")["jobs"]
         return found
 
     def job(self, id: str) -> dict[str, Any]:
         """One job."""
-        return self._json("GET", f"/v1/jobs/{id}")
+        return self._wire.json("GET", _job_path(id))
 
     def follow(self, id: str) -> Iterator[dict[str, Any]]:
         """What happens to a job until its end, as it happens. A connection that is lost is made
         again."""
-        last, lost = "", 0
+        path, last, lost = f"{_job_path(id)}/events", "", 0
         while True:
             headers = {"Last-Event-ID": last} if last else {}
             try:
-                for number, kind, data in self._stream(f"/v1/jobs/{id}/events", headers):
+                for number, kind, data in self._wire.events(path, headers):
                     last, lost = number or last, 0
                     yield {"event": kind, **data} if kind else data
                     if kind == "job" and data["state"] not in ("queued", "running"):
                         return
-            except ServiceError:
+            except (Busy, ServiceError):
                 lost += 1
                 if lost == TRIES:
                     raise
@@ -159,7 +191,7 @@ class Client:
 
     def cancel(self, id: str) -> dict[str, Any]:
         """End a job."""
-        return self._json("POST", f"/v1/jobs/{id}/cancel")
+        return self._wire.json("POST", f"{_job_path(id)}/cancel")
 
     # --- looking and changing
 
@@ -168,31 +200,31 @@ class Client:
         found: list[dict[str, Any]] = []
         after: str | None = ""
         while after is not None:
-            page = self._json("GET", "/v1/tasks", params={"after": after})
+            page = self._wire.json("GET", "/v1/tasks", params={"after": after}, again=True)
             found += page["tasks"]
             after = page["next"]
         return found
 
     def show(self, task: str) -> dict[str, Any]:
         """Everything that is known of a task."""
-        return self._json("GET", f"/v1/tasks/{task}")
+        return self._wire.json("GET", _version_path(task), again=True)
 
     def rollback(self, task: str, version: int) -> None:
         """Make another version the current one."""
-        self._json("POST", f"/v1/tasks/{task}/rollback", json={"version": version})
+        self._wire.json("POST", f"{_task_path(task)}/rollback", json={"version": version})
 
     def remove(self, task: str, *, purge: bool = False) -> None:
         """Take a task out; with `purge` its bytes are deleted too."""
-        self._json("DELETE", f"/v1/tasks/{task}", params={"purge": str(purge).lower()})
+        self._wire.json("DELETE", _task_path(task), params={"purge": str(purge).lower()})
 
     # --- carrying
 
     def export(self, task: str, path: str | Path) -> None:
         """A task as a .tar.gz."""
-        path = Path(path)
+        package, path = f"{_version_path(task)}/package", Path(path)
         partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         try:
-            with partial.open("wb") as file, self._sent("GET", f"/v1/tasks/{task}/package") as got:
+            with partial.open("wb") as file, self._wire.sent("GET", package) as got:
                 for piece in got.iter_bytes():
                     file.write(piece)
             partial.replace(path)
@@ -201,48 +233,65 @@ class Client:
 
     def import_(self, path: str | Path, task: str) -> int:
         """Take in a .tar.gz as the task's next version; its number."""
+        package = f"{_task_path(task)}/package"
         with Path(path).open("rb") as file:
-            answer = self._json("POST", f"/v1/tasks/{task}/package", content=file)
+            answer = self._wire.json("POST", package, content=file)
         return int(answer["version"])
 
-    # --- the wire
 
-    def _json(self, method: str, path: str, **request: Any) -> dict[str, Any]:
-        with self._sent(method, path, **request) as response:
-            found: dict[str, Any] = json.loads(response.read())
-            return found
+def _ready(value: Any) -> Any | AdapterBankError:
+    """An input as it is sent, or what is wrong with it."""
+    try:
+        return sendable(value, LONGEST)
+    except DataError as error:
+        return error
 
-    @contextmanager
-    def _sent(self, method: str, path: str, **request: Any) -> Iterator[httpx.Response]:
-        try:
-            with self._http.stream(method, path, **request) as response:
-                if response.is_error:
-                    raise _refused(response)
-                yield response
-        except httpx.HTTPError as error:
-            raise ServiceError(
-                f"The service at {self._http.base_url} cannot be reached: {error}.",
-                "Check that it runs: adapterbank serve.",
-            ) from error
 
-    def _stream(
-        self, path: str, headers: dict[str, str]
-    ) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """Number, kind and data of each server-sent event."""
-        number = kind = data = ""
-        timeout = httpx.Timeout(SECONDS)
-        with self._sent("GET", path, headers=headers, timeout=timeout) as response:
-            for line in response.iter_lines():
-                field, _, value = line.partition(": ")
-                if field == "id":
-                    number = value
-                elif field == "event":
-                    kind = value
-                elif field == "data":
-                    data = value
-                elif not line and data:
-                    yield number, kind, json.loads(data)
-                    number = kind = data = ""
+def _ready_for(task: object, value: Any) -> Any | AdapterBankError:
+    """The same with the task that is to answer."""
+    try:
+        if task is not None:
+            split_reference(task)
+            _of_the_key(task)
+    except ConfigError as error:
+        return error
+    ready = _ready(value)
+    return ready if isinstance(ready, AdapterBankError) else {"task": task, "input": ready}
+
+
+def _cut(inputs: Iterable[T]) -> Iterator[list[T]]:
+    """Inputs as requests that are soon answered."""
+    some: list[T] = []
+    size = 0
+    for each in inputs:
+        length = _length(each)
+        if some and (len(some) == AT_ONCE or size + length > CHARACTERS):
+            yield some
+            some, size = [], 0
+        some.append(each)
+        size += length
+    if some:
+        yield some
+
+
+def _length(value: object) -> int:
+    """The characters of what is sent."""
+    if isinstance(value, Mapping):
+        return sum(map(_length, value.values()))
+    return len(value) if isinstance(value, str) else 0
+
+
+def _whole(answers: Iterator[list[Prediction]], count: int) -> list[Prediction]:
+    """All answers; an error that ends them stands in place of the rest, unless nothing came."""
+    found: list[Prediction] = []
+    try:
+        for some in answers:
+            found += some
+    except AdapterBankError as error:
+        if all(each.error is not None for each in found):
+            raise
+        found += [Prediction(error=error)] * (count - len(found))
+    return found
 
 
 def finished(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -254,41 +303,58 @@ def finished(job: Mapping[str, Any]) -> dict[str, Any]:
     raise ComputeError(job["error"]["message"], job["error"]["hint"])
 
 
+def _task_path(task: object) -> str:
+    """Where a task is."""
+    check_name(task)
+    return f"/v1/tasks/{_of_the_key(task)}"
+
+
+def _version_path(reference: object) -> str:
+    """Where `task` or `task@3` is."""
+    split_reference(reference)
+    return f"/v1/tasks/{_of_the_key(reference)}"
+
+
+def _of_the_key(name: object) -> str:
+    """A name that has been checked, if it leaves the tenant to the key."""
+    tenant, _, task = str(name).rpartition("/")
+    if tenant:
+        raise ConfigError(
+            f"{name!r} names a tenant, and on a service the key decides that.",
+            f"Ask for {task!r} with a key of {tenant}.",
+        )
+    return task
+
+
+def _job_path(id: object) -> str:
+    """Where a job is."""
+    if not isinstance(id, str) or not _JOB.fullmatch(id):
+        raise JobNotFound(
+            f"{id!r} is not a job's id: 24 of 0-9 and a-f.", "Client.jobs() lists the jobs."
+        )
+    return f"/v1/jobs/{id}"
+
+
 @contextmanager
-def _form(files: Mapping[str, str | Path | None], options: Mapping[str, Any]) -> Iterator[Any]:
-    """Files and options as a form, the files open meanwhile."""
+def _form(sources: Mapping[str, Source | None], options: Mapping[str, Any]) -> Iterator[Any]:
+    """Rows and options as a form, its files open meanwhile."""
+    given = {THEIRS.get(name, name): each for name, each in options.items() if each is not None}
+    skip_bad = bool(given.get("skip_bad"))
     with ExitStack() as stack:
-        opened = {}
-        for name, file in files.items():
-            if file is not None:
-                if not Path(file).is_file():
-                    raise DataError(f"There is no file {file}.", "Check the path.")
-                opened[name] = (Path(file).name, stack.enter_context(Path(file).open("rb")))
-        given = {name: each for name, each in options.items() if each is not None}
-        yield {"files": opened, "data": {"options": json.dumps(given)}}
+        files = {
+            name: stack.enter_context(as_file(source, skip_bad=skip_bad))
+            for name, source in sources.items()
+            if source is not None
+        }
+        yield {"files": files, "data": {"options": json.dumps(given)}}
 
 
 def _prediction(found: dict[str, Any]) -> Prediction:
     if "error" in found:
-        return Prediction(error=_error(found["error"]))
+        return Prediction(error=described(found["error"]))
     known = {each.name for each in fields(Prediction)}
     values = {name: value for name, value in found.items() if name in known}
     for name in ("labels", "embedding"):
         if name in values:
             values[name] = tuple(values[name])
     return Prediction(**values)
-
-
-def _error(found: Mapping[str, str]) -> AdapterBankError:
-    kind = CODES.get(found.get("code", ""), ServiceError)
-    return kind(found.get("message", ""), found.get("hint", ""))
-
-
-def _refused(response: httpx.Response) -> AdapterBankError:
-    try:
-        error = _error(json.loads(response.read())["error"])
-    except (ValueError, KeyError, TypeError):
-        return ServiceError(f"The service answered with status {response.status_code}.")
-    if isinstance(error, Unauthorized):  # its hint is of headers, which are our business here
-        error.hint = f"Put a key that the service knows into ${KEY}, or give it: Client(url, key)."
-    return error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -12,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from adapterbank.cli.main import app
-from adapterbank.errors import DataError
+from adapterbank.errors import Busy, DataError
 from adapterbank.tasks.predictions import Prediction
 from cli.conftest import QUICK, Run, call
 
@@ -137,12 +138,18 @@ class Service:
     def show(self, task: str) -> dict:
         return {"task": task, "kind": self.kind, "pair": False, "columns": {}}
 
-    def predict(self, task: str, inputs: list) -> list[Prediction]:
+    def predicting(self, task: str, inputs: Iterable) -> Iterator[list[Prediction]]:
+        for each in inputs:
+            if each == "busy":
+                raise Busy("Too much is waiting.", "Try again in a moment.")
+            yield [self.answer(each)]
+
+    def answer(self, asked: object) -> Prediction:
         refused = Prediction(error=DataError("The text is too long.", "Shorten it."))
         good = Prediction(label="good", probabilities={"good": 1.0})
         if self.kind == "span":
             good = Prediction(answer="good", start=13, end=17, score=0.5)
-        return [refused if "long" in str(each) else good for each in inputs]
+        return refused if "long" in str(asked) else good
 
 
 def test_what_a_service_refuses_has_its_place(run, tmp_path, monkeypatch) -> None:
@@ -160,6 +167,24 @@ def test_what_a_service_refuses_has_its_place(run, tmp_path, monkeypatch) -> Non
     done = run(*words, "--file", "new.csv", "--out", "ans.csv")
     assert "2 rows written to ans.csv; 1 of them could not be answered: see error." in done.stderr
     assert (tmp_path / "ans.csv").read_text().splitlines()[2] == "long,,,The text is too long."
+
+
+def test_what_was_answered_is_kept_when_the_service_fails(run, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("adapterbank.client.Client", Service)
+    monkeypatch.setattr("adapterbank.cli.predict.AT_ONCE", 3)
+    words = ("predict", "mood", "--server", "http://x/classification")
+    texts = ["good"] * 4 + ["busy"] + ["good"] * 3
+    (tmp_path / "new.csv").write_text("\n".join(["text", *texts]) + "\n")
+    done = run(*words, "--file", "new.csv", "--out", "ans.csv")
+    assert done.returncode == 1
+    assert "8 rows written to ans.csv; 4 of them could not be answered: see error." in done.stderr
+    assert "error: The service failed before it had answered every row; 4 have the" in done.stderr
+    assert done.stderr.endswith("Too much is waiting. Try again in a moment.\n")
+    rows = (tmp_path / "ans.csv").read_text().splitlines()[1:]
+    assert [row.endswith("Too much is waiting.") for row in rows] == [False] * 4 + [True] * 4
+    done = run(*words, input="busy\ngood\n")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "error: Too much is waiting." in done.stderr
 
 
 def test_what_a_service_has_of_its_own_is_refused(run) -> None:

@@ -318,7 +318,7 @@ def test_what_a_service_cannot_do_is_refused(cli, monkeypatch, options) -> None:
     assert f"{options[0]} cannot go with --server" in done.stderr
     done = cli(*words, "--epochs", "3", "--from", "mood@1")  # a bank of the environment is no word
     assert done.returncode == 0, done.stderr
-    assert [(each["epochs"], each["from"]) for each in Service.sent] == [(3, "mood@1")]
+    assert [(each["epochs"], each["from_version"]) for each in Service.sent] == [(3, "mood@1")]
 
 
 def test_going_on_by_another_metric(cli, base, data, tmp_path) -> None:

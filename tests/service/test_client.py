@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from adapterbank import Client
+from adapterbank import Client, client
 from adapterbank.errors import (
     ComputeError,
     ConfigError,
@@ -20,7 +20,9 @@ from adapterbank.errors import (
     TaskNotFound,
     Unauthorized,
 )
+from adapterbank.service import limits
 from adapterbank.service.auth import Keys
+from adapterbank.serving.batcher import QUEUE_TOKENS
 from adapterbank.serving.open import open_bank_engine
 from service.conftest import make_bank
 from service.server import Server, served
@@ -55,6 +57,13 @@ def test_answers_are_those_of_the_engine(server, far) -> None:
     assert found[0].probabilities == pytest.approx(wanted[0].probabilities, abs=1e-4)
     assert found[1].embedding == pytest.approx(wanted[1].embedding, abs=1e-4)
     assert isinstance(found[3].error, DataError)
+    bad = [float("nan"), "half \ud800", TEXT]
+    for some in (bad, bad[:2]):
+        alike = far.predict("plain", some), far.predict_mixed([("plain", each) for each in some])
+        errors = [isinstance(each, float) or "half" in each for each in some]
+        assert [[bool(each.error) for each in found] for found in alike] == [errors, errors]
+    with pytest.raises(TaskNotFound):
+        far.predict("unknown", [float("nan")])
     many = far.predict("plain", [TEXT] * 600)
     assert len(many) == 600
     assert {each.label for each in many} == {wanted[0].label}
@@ -81,13 +90,17 @@ def test_learn_waits_for_what_was_learnt(far, tmp_path) -> None:
     assert far.predict("parity", [TEXT])[0].label in ("odd", "even")
     far.remove("parity")
     far.rollback("parity", 1)
+    table = [line.split(",") for line in rows().splitlines()[1:]]
+    given = [{"text": text, "label": label} for text, label in table]
+    found = far.learn("given", iter(given), learning_rate=1e-3, precision="fp16", **QUICK)
+    assert (found["task"], found["version"]) == ("given", 1)
     file.write_text(rows() + ",\n")
     with pytest.raises(ComputeError, match="row 49"):
         far.learn("parity", file, **QUICK)
 
 
 def test_errors_are_ours(server, far, tmp_path) -> None:
-    for key in ("ab_wrong", ""):
+    for key in (f"ab_{'0' * 16}_{'x' * 43}", ""):
         with Client(server[0].url, key) as stranger, pytest.raises(Unauthorized) as refused:
             stranger.tasks()
         assert "$ADAPTERBANK_KEY" in refused.value.hint
@@ -97,6 +110,13 @@ def test_errors_are_ours(server, far, tmp_path) -> None:
         far.train("x", tmp_path / "missing.csv")
     with pytest.raises(DataError, match="sise"):
         far.inspect(_csv(tmp_path), sise=1)
+
+
+def test_requests_are_within_the_limits_of_a_service() -> None:
+    assert client.LONGEST == limits.CHARACTERS
+    assert client.AT_ONCE <= limits.INPUTS
+    # A tenant that is alone may have half of the queue waiting, at about four characters a token.
+    assert client.CHARACTERS <= 4 * QUEUE_TOKENS // 2
 
 
 def test_an_address_begins_with_its_scheme() -> None:

@@ -42,8 +42,11 @@ def test_a_saved_run_goes_on_to_the_same_tensors(encoder, tmp_path) -> None:
         again = finished(run)
     assert all(torch.equal(again[name], whole[name]) for name in whole)
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["run.safetensors"]
+    left = place.path.with_suffix(".4711.partial")  # by a process killed as it wrote
+    left.mkdir()
+    (left / ".tmpAb12").write_bytes(b"half")
     place.remove()
-    assert not place.path.exists()
+    assert not list(place.path.parent.glob(f"{place.path.stem}*"))
 
 
 def test_nothing_saved_is_a_fresh_start(encoder, tmp_path) -> None:

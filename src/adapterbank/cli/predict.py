@@ -92,11 +92,12 @@ def predict(
         raise typer.BadParameter("--out goes with --file: give it too, or redirect the output.")
     with ExitStack() as stack:
         predictor: Using | RemoteTask
+        remote: RemoteTask | None = None
         if server is not None:
             from adapterbank.cli.remote import RemoteTask, client_of
 
             refuse_there(context)
-            predictor = RemoteTask(stack.enter_context(client_of(server)), task)
+            predictor = remote = RemoteTask(stack.enter_context(client_of(server)), task)
         else:
             from adapterbank.serving.open import open_bank_engine
 
@@ -117,6 +118,8 @@ def predict(
         else:
             inputs = _arguments(texts, manifest) if texts else _lines(manifest, encoding)
             print_answers(_answer(predictor, inputs), manifest.kind, as_json)
+        if remote is not None:
+            remote.check()
 
 
 def _answer(predictor: Using | RemoteTask, rows: Iterable[Row]) -> Iterator[Row]:

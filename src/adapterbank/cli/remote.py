@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adapterbank.errors import ConfigError
+from adapterbank.errors import AdapterBankError, ConfigError, ServiceError
 
 if TYPE_CHECKING:
     from adapterbank.client import Client
@@ -71,10 +71,36 @@ class RemoteTask:
         self.client, self.task = client, task
         shown = client.show(task)
         self.manifest = Reads(shown["task"], shown["kind"], shown["pair"], shown["columns"])
+        self._any, self._lost = False, 0  # rows that the service has answered, and has not
+        self._failed: AdapterBankError | None = None
 
     def predict(self, examples: Sequence[Example]) -> list[Prediction]:
-        """Answers, one an example; one that the service refuses has its error in its place."""
-        return self.client.predict(self.task, [self._input(each) for each in examples])
+        """Answers, one an example; one that the service refuses has its error in its place. If it
+        fails when some are answered, the others have that error, and `check` tells of it."""
+        from adapterbank.tasks.predictions import Prediction
+
+        found: list[Prediction] = []
+        try:
+            if self._failed is None:
+                for some in self.client.predicting(self.task, map(self._input, examples)):
+                    found += some
+                    self._any = True
+        except AdapterBankError as error:
+            if not self._any:
+                raise
+            self._failed = error
+        lost = len(examples) - len(found)
+        self._lost += lost
+        return found + [Prediction(error=self._failed)] * lost
+
+    def check(self) -> None:
+        """Fail if the service has, once what it answered is written."""
+        if self._failed is not None:
+            raise ServiceError(
+                f"The service failed before it had answered every row; {self._lost:,} have the "
+                f"error in their place: {self._failed.message}",
+                self._failed.hint,
+            )
 
     def _input(self, example: Example) -> Any:
         if self.manifest.kind == "span":

@@ -249,8 +249,6 @@ def _train_there(
 
     if rows.train is None:
         raise ConfigError("A service learns from a file.", "Name it: --train rows.csv.")
-    for ours, theirs in (("learning_rate", "lr"), ("precision", "store"), ("from_version", "from")):
-        settings[theirs] = settings.pop(ours)
     found = train_there(server, task, rows.train, settings)
     if as_json:
         print_json(found)

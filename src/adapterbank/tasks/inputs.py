@@ -28,16 +28,7 @@ def read_input(value: Any, kind: Kind, pair: bool) -> Example:
     for text in texts:
         if not text.strip():
             raise DataError("The input has an empty text.", f"Give {FORMS[wanted]}.")
-        if len(text) > MAX_CHARACTERS:
-            raise DataError(
-                f"The input has a text of {len(text):,} characters.",
-                f"{MAX_CHARACTERS:,} at most are read.",
-            )
-        if not encodable(text):
-            raise DataError(
-                f"The input {_short(text)} holds half a character.",
-                "Was it written in another encoding? UTF-8 is read.",
-            )
+        _check_text(text, MAX_CHARACTERS)
     first, *second = texts
     return Example(first, pair=second[0] if second else None)
 
@@ -46,6 +37,34 @@ def check_several(inputs: object) -> None:
     """Refuse one input where a list of them is read: a text would be taken letter by letter."""
     if isinstance(inputs, str | bytes | Mapping):
         raise ConfigError("One input came, and a list of them is read.", "Give it as [input].")
+
+
+def sendable(value: Any, most: int) -> Any:
+    """One input for a task elsewhere, as JSON can carry it, if any task reads such; `most` is how
+    many characters a text may have there. Which form the task reads is said there."""
+    if isinstance(value, Mapping):
+        # Cells that are no text are never read; their names tell an input from a text alone.
+        value = {str(n): each if isinstance(each, str) else None for n, each in value.items()}
+    elif not isinstance(value, str):
+        raise DataError(
+            f"The input {_short(value)} is not what a task reads.",
+            f"Give {FORMS['text']}, {FORMS['pair']} or {FORMS['span']}, as the task reads.",
+        )
+    for text in [value] if isinstance(value, str) else (*value, *value.values()):
+        _check_text(text or "", most)
+    return value
+
+
+def _check_text(text: str, most: int) -> None:
+    if len(text) > most:
+        raise DataError(
+            f"The input has a text of {len(text):,} characters.", f"{most:,} at most are read."
+        )
+    if not encodable(text):
+        raise DataError(
+            f"The input {_short(text)} holds half a character.",
+            "Was it written in another encoding? UTF-8 is read.",
+        )
 
 
 def _texts(value: Any, wanted: str) -> list[str] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from adapterbank.errors import CheckpointError
 from adapterbank.training.loop import Run
 
 COST = 0.02  # of the run's time, at most, goes into writing states
+PARTIAL = ".partial"  # a folder for what is being written: the library has a file of its own there
 EVERY = 5.0  # seconds between two states, at least
 
 
@@ -40,9 +42,10 @@ class Checkpoint:
         """Save the run's state now."""
         tensors, facts = run.state()
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self.path.with_suffix(f".{os.getpid()}.partial")
+        place = self.path.with_suffix(f".{os.getpid()}{PARTIAL}")
+        fresh = place / self.path.name
         try:
+            place.mkdir(parents=True, exist_ok=True)
             save_file(tensors, fresh, {"facts": json.dumps(facts)})
             with fresh.open("rb") as file:
                 os.fsync(file.fileno())
@@ -54,7 +57,7 @@ class Checkpoint:
                 "$ADAPTERBANK_CACHE: another place for that will do, too.",
             ) from error
         finally:
-            fresh.unlink(missing_ok=True)
+            shutil.rmtree(place, ignore_errors=True)
 
     def restore(self, run: Run) -> bool:
         """Bring the run to its saved state. False if none was saved."""
@@ -73,5 +76,8 @@ class Checkpoint:
         return True
 
     def remove(self) -> None:
-        """The run is over: its state is not needed any more."""
+        """The run is over: its state is not needed any more, nor what a killed process left of
+        one that it was writing."""
         self.path.unlink(missing_ok=True)
+        for left in self.path.parent.glob(f"{self.path.stem}.*{PARTIAL}"):
+            shutil.rmtree(left, ignore_errors=True)
