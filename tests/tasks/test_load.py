@@ -126,6 +126,9 @@ def test_regression() -> None:
     assert [row.label for row in task.train] == [0.5, 3.0, 4.25, 10.0]
     assert "regression" in task.notes
     assert given_dev(rows(*range(60))).kind == "regression"
+    commas = given_dev(rows("0,5", "-3", "4,25", "0,125"))
+    assert [row.label for row in commas.train] == [0.5, -3.0, 4.25, 0.125]
+    assert given_dev(rows("1,250", "2,500", "1,250", "2,500")).kind == "classification"
     assert given_dev(rows(*range(60)), kind="classification").labels[9:12] == ("9", "10", "11")
     assert given_dev(rows(1, 2, 3), kind="regression").train[0].label == 1.0
 
@@ -244,11 +247,10 @@ BAD_ROWS: dict[str, tuple[list[dict[str, object]], dict[str, Any], str]] = {
         "the rows given, row 31: the label 'n/a' is not a number. "
         f"For classes, say --kind classification. {SKIP}",
     ),
-    "decimal comma": (
-        rows("0.5", "1,5"),
+    "a comma that may stand for either": (
+        rows("0,5", "1,250"),
         {"kind": "regression"},
-        "the rows given, row 2: the label '1,5' is not a number. "
-        f"For classes, say --kind classification. {SKIP}",
+        f"the rows given, row 2: the label '1,250' may be two numbers. Write 1250 or 1.250. {SKIP}",
     ),
     "underscores": (
         rows("0.5", "1_5"),

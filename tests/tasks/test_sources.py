@@ -107,6 +107,10 @@ def test_line_endings_and_byte_order_mark(tmp_path: Path, ending: str, mark: byt
     [
         ("a.csv", "text;label\nx, y;z\n", ("a.csv: cells are parted by semicolons",)),
         ("a.csv", "text\tlabel\nx, y\tz\n", ("a.csv: cells are parted by tabs",)),
+        ("a.csv", "text|label\nx, y|z\n", ("a.csv: cells are parted by bars",)),
+        ("a.csv", "sep=;\ntext;label\nx, y;z\n", ("a.csv: cells are parted by semicolons",)),
+        ("a.csv", '"sep=|"\r\ntext|label\r\nx, y|z\r\n', ("a.csv: cells are parted by bars",)),
+        ("a.csv", 'text,label,,\n"x, y",z,,\n,,,\n,,\n', ()),
         ("a.tsv", 'text,label\n"x, y",z\n', ("a.tsv: cells are parted by commas",)),
         ("a.csv", ' text ,label \n"x, y",z\n', ()),
     ],
@@ -115,6 +119,19 @@ def test_delimiters(tmp_path: Path, name: str, content: str, notes: tuple[str, .
     rows = open_rows(write(tmp_path, name, content))
     assert values(rows) == [{"text": "x, y", "label": "z"}]
     assert rows.notes == notes
+
+
+def test_empty_rows_count_where_something_follows(tmp_path: Path) -> None:
+    rows = list(open_rows(write(tmp_path, "a.csv", "text,label\na,b\n,\nc,d\n,\n,\n")))
+    assert [(row.number, row.line, row.values["text"]) for row in rows] == [
+        (1, 2, "a"), (2, 3, ""), (3, 4, "c"),
+    ]  # fmt: skip
+    lines = open_rows(write(tmp_path, "b.csv", "sep=;\n\ntext;label\na;b\n"))
+    assert [(row.number, row.line) for row in lines] == [(1, 4)]
+    assert problem(write(tmp_path, "c.csv", "text,label,\na,b,c\n")) == (
+        "c.csv, row 1 (line 2): 3 cells where the header has 2 "
+        "(texts with commas in them need quotes)."
+    )
 
 
 def test_quotes_in_tables_with_tabs(tmp_path: Path) -> None:
@@ -264,7 +281,7 @@ BAD_FILES = {
     ),
     "many columns": (
         "a.csv",
-        ",".join(f"c{i}" for i in range(1_001)).encode() + b"\n" + b"," * 1_000,
+        ",".join(f"c{i}" for i in range(1_001)).encode() + b"\nx" + b"," * 1_000,
         "a.csv has 1001 columns; 1000 at most are read.",
     ),
     "long cell": (
@@ -455,4 +472,9 @@ def test_what_csv_writes_is_read(
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, quoting=csv.QUOTE_ALL)
         writer.writerows([("text", "label"), *table])
-    assert [tuple(row.values.values()) for row in open_rows(path)] == table
+    while table and not any(table[-1]):  # what a spreadsheet writes below its last row
+        table.pop()
+    if table:
+        assert [tuple(row.values.values()) for row in open_rows(path)] == table
+    else:
+        assert problem(path) == "a.csv: there are no rows. Give at least one, below the header."

@@ -19,6 +19,8 @@ SEPARATORS = "|;,"
 Cell = str | tuple[str, ...] | None
 
 _WHOLE = re.compile(r"-?\d+\.0")
+_COMMA = re.compile(r"[+-]?\d+,\d+")  # 0,55
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")  # 1,250 is 1250 to some and 1.25 to others
 
 
 class BadCell(Exception):
@@ -81,16 +83,21 @@ def read_number(cell: Cell) -> float:
     """The number of a regression."""
     if cell is None:
         raise missing_label()
+    text = cell if isinstance(cell, str) and "_" not in cell else ""
+    if _THOUSANDS.fullmatch(text):
+        raise BadCell(
+            "no number",
+            f"the label {shown(cell)} may be two numbers",
+            f"Write {text.replace(',', '')} or {text.replace(',', '.')}.",
+        )
     try:
-        number = float(cell) if isinstance(cell, str) and "_" not in cell else None
+        number = float(text.replace(",", ".") if _COMMA.fullmatch(text) else text)
     except ValueError:
-        number = None
-    if number is None:
         raise BadCell(
             "no number",
             f"the label {shown(cell)} is not a number",
             "For classes, say --kind classification.",
-        )
+        ) from None
     if not math.isfinite(number):
         raise BadCell("no number", f"the label {shown(cell)} is not a finite number")
     return number

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import json
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -14,7 +15,9 @@ from adapterbank.tasks.cells import MAX_CELL, counted
 from adapterbank.tasks.rows import MAX_COLUMNS, Row, Rows
 
 MAX_LINE = 10_000_000  # characters
-DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons"}
+MOST_EMPTY = 10_000  # rows that are held until it is known whether one with something follows
+DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+_EXCEL = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)  # a first line that Excel writes and reads
 
 
 def csv_rows(path: Path, encoding: str) -> Rows:
@@ -28,7 +31,12 @@ def csv_rows(path: Path, encoding: str) -> Rows:
     if header.lstrip().startswith("{") and isinstance(_json(header), dict):
         raise DataError(f"{name} seems to hold JSON lines, not cells.", "Name it .jsonl.")
     usual = "\t" if path.suffix.lower() == ".tsv" else ","
-    delimiter = next((each for each in (usual, *DELIMITERS) if each in header), usual)
+    said = _EXCEL.fullmatch(header)
+    if said and said[1] in DELIMITERS:
+        more, header = _first_line(lines, name)
+        before = [*before, "\n", *more]  # lines keep their numbers
+    likely = (said[1],) if said else ()
+    delimiter = next((each for each in (*likely, usual, *DELIMITERS) if each in header), usual)
     notes = []
     if delimiter != usual:
         notes.append(f"{name}: cells are parted by {DELIMITERS[delimiter]}")
@@ -41,6 +49,8 @@ def csv_rows(path: Path, encoding: str) -> Rows:
     records = _records(chain(before, [header], lines), name, delimiter, plain)
     _, names = next(records)
     columns = [each.strip() for each in names]
+    while len(columns) > 1 and not columns[-1]:  # spreadsheets write empty columns behind the last
+        columns.pop()
     return Rows(name, _csv_rows(records, columns, DELIMITERS[delimiter]), columns, tuple(notes))
 
 
@@ -155,15 +165,26 @@ def _csv_error(reason: str, where: str, last: int) -> DataError:
 def _csv_rows(
     records: Iterator[tuple[int, list[str]]], columns: list[str], delimiter: str
 ) -> Iterator[Row]:
-    width = len(columns)
+    """Rows of nothing but empty cells are rows, unless nothing follows: spreadsheets write them."""
+    empty: list[Row] = []
     for number, (line, cells) in enumerate(records, 1):
-        if len(cells) == width:
-            yield Row(number, line, dict(zip(columns, cells, strict=True)))
-        else:
-            problem = f"{counted(len(cells), 'cell')} where the header has {width}"
-            if len(cells) > width:
-                problem += f" (texts with {delimiter} in them need quotes)"
-            yield Row(number, line, {}, problem)
+        row = _csv_row(Row(number, line, {}), cells, columns, delimiter)
+        empty.append(row)
+        if any(cells) or len(empty) == MOST_EMPTY:
+            yield from empty
+            empty = []
+
+
+def _csv_row(row: Row, cells: list[str], columns: list[str], delimiter: str) -> Row:
+    width = len(columns)
+    if len(cells) > width and not any(cells[width:]):
+        cells = cells[:width]
+    if len(cells) == width:
+        return row._replace(values=dict(zip(columns, cells, strict=True)))
+    problem = f"{counted(len(cells), 'cell')} where the header has {width}"
+    if len(cells) > width:
+        problem += f" (texts with {delimiter} in them need quotes)"
+    return row._replace(problem=problem)
 
 
 def _quotes_are_plain(lines: Iterable[str]) -> bool:
