@@ -270,6 +270,28 @@ def test_a_base_whose_folder_has_changed_is_refused_at_first_use(tmp_path) -> No
         Bank.open(tmp_path / "bank").verify()
 
 
+def _other_words(tokenizer: dict) -> None:
+    words = tokenizer["model"]["vocab"]
+    words["good"], words["bad"] = words["bad"], words["good"]
+
+
+def _other_cuts(tokenizer: dict) -> None:
+    tokenizer["pre_tokenizer"] = {"type": "WhitespaceSplit"}
+
+
+@pytest.mark.parametrize("change", [_other_words, _other_cuts])
+def test_a_base_that_reads_texts_otherwise_is_found(tmp_path, change) -> None:
+    folder = save_base(tmp_path / "base")
+    bank = Bank.open(tmp_path / "bank", str(folder))
+    bank.learn("mood", ROWS, **QUICK)
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    change(tokenizer)
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (verdict,) = Bank.open(tmp_path / "bank").verify()
+    assert not verdict.ok
+    assert "reads texts otherwise than when it was learnt" in verdict.problem
+
+
 def test_a_missing_base_is_said_so_and_can_be_named_anew(tmp_path) -> None:
     folder = save_base(tmp_path / "base")
     Bank.open(tmp_path / "bank", str(folder)).learn("mood", ROWS, **QUICK)

@@ -92,6 +92,7 @@ def _is_kept(store: Store, entry: Entry) -> bool:
 def check_probes(encoder: Encoder, package: Package) -> bool:
     """Replay a package's probes; whether every bit is the same. A difference is an error."""
     manifest = package.manifest
+    _check_reading(encoder, manifest)
     _check_lengths(encoder, manifest)
     rows = [probe.tokens for probe in manifest.probes] or probe_rows(encoder)
     with mount(encoder, package) as model:
@@ -117,6 +118,15 @@ def check_probes(encoder: Encoder, package: Package) -> bool:
                 f"{TOLERANCE:g} at most is rounding."
             )
     return exact
+
+
+def _check_reading(encoder: Encoder, manifest: Manifest) -> None:
+    """Probes are tokens, and cannot tell whether texts become the same ones."""
+    if manifest.software.get("reading", encoder.reading) != encoder.reading:
+        raise PackageError(
+            f"The tokenizer of {encoder.name} reads texts otherwise than when it was learnt.",
+            "Put the tokenizer's files back as they were, or train the task again.",
+        )
 
 
 def _check_lengths(encoder: Encoder, manifest: Manifest) -> None:
@@ -169,4 +179,5 @@ def software(encoder: Encoder) -> dict[str, str]:
     return {name: metadata.version(name) for name in names} | {
         "python": platform.python_version(),
         "processor": processor(encoder.model.device),
+        "reading": encoder.reading,
     }

@@ -129,6 +129,11 @@ class Encoder:
         """Digest of the architecture and of the weights that came from the checkpoint."""
         return fingerprint(self.model, self.stored)
 
+    @cached_property
+    def reading(self) -> str:
+        """Digest of how it reads texts, which its weights do not say."""
+        return reading(self.tokenizer)
+
 
 def load_encoder(
     name: str = MINILM,
@@ -316,6 +321,29 @@ def fingerprint(model: PreTrainedModel, stored: frozenset[str] | None = None) ->
         for name, digest in zip(names, pool.map(_digest, (state[n] for n in names)), strict=True):
             whole.update(f"\n{name} {tuple(state[name].shape)} {digest}".encode())
     return whole.hexdigest()
+
+
+# Upper case, accents, numbers, marks, other scripts, whitespace: where tokenizers differ.
+READ = (
+    "The quick brown fox didn't jump over 13 lazy dogs; it slept.",
+    "ÉCOLE Straße naïve coöperate İstanbul",
+    "https://example.org/a_b?c=1.50&d=%20 e-mail@example.org #tag @name",
+    "3.14 1,000 42% $5 ½ x² 10:30",
+    "你好，世界 こんにちは 안녕 Привет שלום مرحبا नमस्ते",
+    " two  spaces\tand a tab\nand a line\u00a0break\u200b ",
+    "😀 naïve… “quoted” — dash ﬁ ①",
+    "[CLS] [SEP] <s> </s> [MASK] <mask>",
+)
+
+
+def reading(tokenizer: Any) -> str:
+    """sha256 over a tokenizer's vocabulary and over what fixed texts, and a pair of them, become:
+    the same with every version of the library that reads alike."""
+    alone, together = (
+        tokenizer(*texts)["input_ids"] for texts in ([[*READ]], [[READ[0]], [READ[1]]])
+    )
+    known = sorted(tokenizer.get_vocab().items())
+    return hashlib.sha256(json.dumps([known, alone, together]).encode()).hexdigest()
 
 
 def _digest(tensor: Tensor) -> str:
