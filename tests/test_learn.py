@@ -167,6 +167,14 @@ def test_the_digest_is_of_every_row_and_label() -> None:
     assert replace(TASK, name="other").digest() == TASK.digest()
 
 
+def test_the_class_whose_f1_is_the_metric_is_part_of_a_task() -> None:
+    """Another class is another score, and another choice of the best epoch."""
+    last, first = TASK.labels[-1], TASK.labels[0]
+    task = replace(TASK, metric="f1", positive=last)
+    assert replace(task, positive=first).digest() != task.digest()
+    assert replace(TASK, metric="accuracy", positive=first).digest() == TASK.digest()
+
+
 def test_contexts_longer_than_a_window_are_learnt(encoder) -> None:
     long = tuple(e._replace(pair=f"{e.pair} {'the bad book ' * 40}") for e in QUESTIONS)
     task = replace(SPANS, train=long, dev=long[:9], test=long[9:15])

@@ -6,11 +6,14 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
+from adapterbank import learn as learning
 from adapterbank.compute.protocol import Event, Work
+from adapterbank.compute.records import only_one
 from adapterbank.errors import ComputeError, ConfigError, DataError
 from adapterbank.order import DEFAULT_SIZE
 from adapterbank.streams.arrivals import Arrival
@@ -248,7 +251,10 @@ def test_an_arm_with_a_run_missing_has_no_mean(base, tmp_path) -> None:
 
 
 def test_every_setting_stands_for_itself_without_a_choice(base, tmp_path) -> None:
-    study = study_of(tmp_path, base, ("seeds = 2", "seeds = 2\nchoose = false"))
+    # Drawn as rates: a table has no place for more than one.
+    every = 'seeds = 2\nchoose = false\nfigure = "rates"'
+    text = STUDY.format(base=base).replace("seeds = 2", every)
+    study = read_study(write(tmp_path, text.partition('[[arm]]\nname = "features"')[0]))
     assert len(study.runs(study.rows[0], study.arms[0])) == 4
 
 
@@ -299,10 +305,60 @@ def test_a_damaged_record_is_said_with_its_way_out(tmp_path) -> None:
         store.get(config)
 
 
+def test_a_record_that_is_none_or_anothers_is_not_taken(tmp_path) -> None:
+    """It would be taken for what its name says, or fail where it is read."""
+    store = RunStore(tmp_path)
+    config = RunConfig(Rows("support"), "d", "b", "full")
+    other = RunConfig(Rows("reviews"), "d", "b", "full")
+    good = {"metric": "f1", "dev": {"f1": 0.5}, "test": {"f1": 0.5}}
+    store.put(config, good)
+    assert store.get(config) is not None
+    for bad, said in (
+        ({"test": {"f1": float("nan")}}, "its scores"),
+        ({"test": {}}, "lacks 'f1'"),
+        ({"config": asdict(other)}, "of another run"),
+        ({"config": None}, "lacks"),
+    ):
+        store.put(config, {**good, **bad})
+        with pytest.raises(ConfigError, match=rf"{said}.*Delete it"):
+            store.get(config)
+    for text in ("[]", "null", "{}"):
+        store.path(config).write_text(text)
+        with pytest.raises(ConfigError, match="Delete it"):
+            store.get(config)
+
+
 def test_another_base_is_not_taken_for_the_studys(done) -> None:
     config = replace(done.needed()[0], base="0" * 64)
     with pytest.raises(ConfigError, match="The base"):
         work(arguments_of(done, config), lambda _: None)
+
+
+def test_a_damaged_file_of_rows_is_said_with_its_way_out(done, tmp_path) -> None:
+    arguments = arguments_of(done, replace(done.needed()[0], seed=7))
+    (tmp_path / "rows.jsonl").write_text("{")
+    with pytest.raises(DataError, match=r"rows\.jsonl.*Delete the file"):
+        work({**arguments, "data": str(tmp_path / "rows.jsonl")}, lambda _: None)
+
+
+def test_a_run_that_another_process_makes_is_waited_for(done, monkeypatch) -> None:
+    """Then its record is there, and nothing is trained twice."""
+    config = replace(done.needed()[0], seed=8)
+    record = dict(done.store.get(done.needed()[0]) or {})
+    del record["config"]
+    states = done.store.folder.parent / ".runs"
+    found = []
+    thread = Thread(target=lambda: found.append(work(arguments_of(done, config), lambda _: None)))
+    monkeypatch.setattr(learning, "learn", None)  # it would fail
+    with only_one(states / f"{config.digest}.running"):
+        thread.start()
+        thread.join(timeout=2)
+        assert thread.is_alive()
+        done.store.put(config, record)
+    thread.join(timeout=60)
+    assert found[0]["test"] == record["test"]
+    assert not list(states.glob("*.running"))
+    done.store.path(config).unlink()
 
 
 def test_other_rows_are_not_taken_for_the_studys(done) -> None:

@@ -120,6 +120,7 @@ def report(
     from importlib.util import find_spec
 
     from adapterbank.errors import ConfigError
+    from adapterbank.studies.findings import MARK as FINDINGS
     from adapterbank.studies.findings import findings_of
     from adapterbank.studies.findings import markdown as of_findings
     from adapterbank.studies.report import as_html, as_markdown, study_folders, write_page
@@ -139,8 +140,9 @@ def report(
     if len(pages) > 1 and head.is_file():
         first, _, introduction = head.read_text("utf-8").partition("\n")
         title = first.removeprefix("# ")
-        if found := findings_of(folder):
-            introduction += f"\n## Findings\n\n{of_findings(found)}"
+        if FINDINGS in introduction:  # the paper's statements: other studies have none
+            found = of_findings(findings_of(folder))
+            introduction = introduction.replace(FINDINGS, f"## Findings\n\n{found}")
     elif len(pages) == 1:
         title = pages[0].title
     target = html or folder / "report.html"

@@ -1,4 +1,4 @@
-"""What a unit of work leaves behind: a file, whole or not at all."""
+"""What a unit of work leaves behind: a file, whole or not at all, made by one process at a time."""
 
 from __future__ import annotations
 
@@ -30,3 +30,21 @@ def replacing(path: Path) -> Iterator[Path]:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def only_one(path: Path) -> Iterator[None]:
+    """Within this block no other process is within one of the same path: it waits, and a killed one
+    is out of it. The file is gone afterwards: who waited looks again whether the work is done."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: two processes may do the same work
+        yield
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)

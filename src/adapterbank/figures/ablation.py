@@ -73,7 +73,7 @@ def _starts(panel: Any, starts: dict[str, list[dict[str, Any]]]) -> None:
         )
     panel.set_xscale("log")
     panel.set_xlabel("standard deviation of the start")
-    panel.set_ylabel("score on test, %")
+    panel.set_ylabel("score on test × 100")
     panel.set_title("The start")
     panel.grid(axis="y")
     panel.legend(fontsize=8, loc="lower left")

@@ -19,6 +19,6 @@ def draw_budget(answer: dict[str, Any], path: Path) -> None:
                    color=COLOURS[1], label="a size for each, chosen on dev")  # fmt: skip
         panel.set_xscale("log")
         panel.set_xlabel("trained parameters of all tasks together")
-        panel.set_ylabel("mean score on test, %")
+        panel.set_ylabel("mean score on test × 100")
         panel.grid(axis="y")
         panel.legend(fontsize=8)

@@ -37,7 +37,7 @@ def draw_curve(answer: dict[str, Any], path: Path) -> None:
                     elinewidth=1,
                 )
             panel.set_title(task["name"])
-            panel.set_ylabel(f"{task['metric'].replace('_', ' ')} on test, %")
+            panel.set_ylabel(f"{task['metric'].replace('_', ' ')} on test × 100")
             parameters_axis(panel)
             panel.grid(axis="y")
         known = {

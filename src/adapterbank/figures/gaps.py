@@ -7,7 +7,7 @@ from typing import Any
 
 from adapterbank.figures.style import INK, look, note, picture
 
-SHOWN = 12.0  # points; what is further away is drawn at the edge, with its figure
+SHOWN, ROOM = 12.0, 1.5  # points; what is further away is drawn at the edge, with its figure
 
 
 def draw_gaps(answer: dict[str, Any], path: Path) -> None:
@@ -22,6 +22,7 @@ def draw_gaps(answer: dict[str, Any], path: Path) -> None:
     with picture(path, 7.2, height) as figure:
         panel = figure.subplots()
         step = 0.72 / max(len(arms), 1)
+        edge = False
         for number, arm in enumerate(arms):
             colour, mark = look(number)
             offset = (number - (len(arms) - 1) / 2) * step
@@ -37,14 +38,16 @@ def draw_gaps(answer: dict[str, Any], path: Path) -> None:
                 panel.errorbar(shown, place, xerr=error if shown == mean else None, fmt=mark,
                                color=colour, markersize=4.5, elinewidth=1, capsize=0)  # fmt: skip
                 if shown != mean:
+                    edge = True
                     panel.annotate(
-                        f"{mean:+.0f}",
+                        f"{mean:+.0f}".replace("-", "\N{MINUS SIGN}"),
                         (shown, place),
-                        (7, 0),
+                        (7, 0) if mean > 0 else (-7, 0),
                         textcoords="offset points",
                         fontsize=7,
                         color=colour,
                         va="center",
+                        ha="left" if mean > 0 else "right",
                     )
             panel.plot([], [], mark, color=colour, label=arm["name"], markersize=4.5)
         panel.axvline(0, color=INK, linewidth=1)
@@ -54,6 +57,13 @@ def draw_gaps(answer: dict[str, Any], path: Path) -> None:
         panel.tick_params(axis="y", length=0)
         panel.set_ylim(len(tasks) + 0.7, -0.6)
         panel.grid(axis="x")
+        low, high = panel.get_xlim()  # no bar reaches further out than what stands at the edge
+        panel.set_xlim(max(low, -SHOWN - ROOM), min(high, SHOWN + ROOM))
         panel.set_xlabel(f"points above {reference}")
         figure.legend(loc="outside upper left", ncols=4, fontsize=8)
-        note(figure, f"{answer['title']}. Bars: one standard error over seeds, paired.")
+        told = [f"{answer['title']}."]
+        if answer["seeds"] > 1:
+            told.append("Bars: one standard error over seeds, paired.")
+        if edge:
+            told.append("Beyond the edge: the figure itself.")
+        note(figure, " ".join(told))

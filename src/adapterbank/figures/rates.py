@@ -13,6 +13,9 @@ from adapterbank.figures.style import (
     picture,
 )
 
+NEAR = 5.0  # points; further down the axis is logarithmic
+TICKS = (0, -1, -2, -3, -4, -5, -10, -20, -50)
+
 
 def draw_rates(answer: dict[str, Any], path: Path) -> None:
     """A line an arm."""
@@ -35,9 +38,13 @@ def draw_rates(answer: dict[str, Any], path: Path) -> None:
                 elinewidth=1,
             )
         panel.set_xscale("log")
+        panel.set_yscale("symlog", linthresh=NEAR, linscale=1.5)  # what is near the best, at large
+        panel.set_yticks(TICKS, [f"{tick:g}".replace("-", "\N{MINUS SIGN}") for tick in TICKS])
+        panel.minorticks_off()
         panel.set_xlabel("learning rate")
         panel.set_ylabel("points below each task's best rate")
         panel.grid(axis="y")
-        panel.legend(loc="lower center", fontsize=8)
+        panel.set_ylim(top=0.4)
+        panel.legend(loc="lower left", fontsize=8)
         seeds = "one seed" if answer["seeds"] == 1 else f"{answer['seeds']} seeds"
         note(figure, f"Mean over tasks, {seeds}; bars: one standard error over tasks.")

@@ -32,10 +32,14 @@ def draw_tradeoff(answer: dict[str, Any], path: Path) -> None:
             panel.grid(axis="y")
         panels[0].set_ylabel(f"points above {answer['reference']}")
         panels[0].legend(loc="lower left", fontsize=8)
-        note(figure, "Lines: the median over tasks. Bands: the 20th to the 80th percentile.")
+        seeds = "One seed" if answer["seeds"] == 1 else f"Means of {answer['seeds']} seeds"
+        note(figure, f"{seeds}. Lines: the median over tasks. Bands: 20th to 80th percentile. "
+                     "Numbers: sizes of adapters, top layers.")  # fmt: skip
 
 
 def _family(panel: Any, family: str, points: list[dict[str, Any]]) -> None:
+    from matplotlib.patheffects import withStroke
+
     points = sorted(points, key=lambda point: float(point["parameters"]))
     x = [point["parameters"] for point in points]
     low, middle, high = zip(*(point["percentiles"] for point in points), strict=True)
@@ -49,6 +53,7 @@ def _family(panel: Any, family: str, points: list[dict[str, Any]]) -> None:
             color=colour,
             ha="center",
             fontsize=8,
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],  # over the line of zero
         )
     if len(points) > 1:
         panel.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from adapterbank.compute.records import write_record
 from adapterbank.errors import ConfigError
@@ -66,17 +67,34 @@ class RunStore:
         """The record of a run; None if it is not done."""
         path = self.path(config)
         try:
-            record: Record = json.loads(path.read_text("utf-8"))
+            record = json.loads(path.read_text("utf-8"))
+            _check(record, config)
         except FileNotFoundError:
             return None
-        except ValueError as error:
+        except (OSError, ValueError) as error:
             raise ConfigError(
                 f"The record {path} cannot be read: {error}.",
                 "Delete it; its run is then repeated.",
             ) from error
-        return record
+        return cast(Record, record)
 
     def put(self, config: RunConfig, record: Record) -> None:
         """Keep a record: all of it, or nothing."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_record(self.path(config), {"config": asdict(config), **record})
+
+
+def _check(record: Any, config: RunConfig) -> None:
+    """It is of this run, and has scores: another's under its name would be taken for its own."""
+    if not isinstance(record, dict):
+        raise ValueError("it is no record")
+    try:
+        own = record["config"]
+        named = RunConfig(**{**own, "rows": Rows(**own["rows"])}).digest
+        scores = [record[split][record["metric"]] for split in ("dev", "test")]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"it lacks {error}") from None
+    if named != config.digest:
+        raise ValueError("it is of another run")
+    if not all(isinstance(score, int | float) and isfinite(score) for score in scores):
+        raise ValueError(f"its scores are {scores}")

@@ -106,6 +106,10 @@ def _parse(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: an arm is no table.", "Begin each with a line [[arm]].")
     if not all(isinstance(each, list) for each in found.get("group", {}).values()):
         raise ConfigError(f"{path}: a group is no list.", 'Give tasks: [group] X = ["mrpc"].')
+    if not all(isinstance(each, dict) for each in found.get("paper", {}).values()):
+        raise ConfigError(
+            f"{path}: figures of others are no table.", 'Name their method: [paper."adapters"].'
+        )
     if found.get("products", SINGLE) not in PRODUCTS:
         raise ConfigError(
             f"{path}: products is {found['products']!r}; it is {_told(PRODUCTS)}.",
@@ -169,7 +173,19 @@ def _check_picture(path: Path, study: Study) -> None:
             f"{path}: the figure {study.figure!r} is of gaps to one arm.",
             'Name it: reference = "full fine-tuning".',
         )
+    if needs.probe and study.arms[0].fixed.get("probe") != needs.probe:
+        raise ConfigError(
+            f"{path}: the figure {study.figure!r} is of what the probe of that name measures, and "
+            f"{study.arms[0].name} has none.",
+            f'Give the arm probe = "{needs.probe}".',
+        )
     for arm in study.arms:
+        if not (needs.every or arm.choose or len(arm.candidates()) == 1):
+            raise ConfigError(
+                f"{path}: {arm.name} has several settings and chooses none, and the figure "
+                f"{study.figure!r} shows one of each arm.",
+                "Leave choose = false out, or draw a curve or rates.",
+            )
         method = arm.fixed.get("method", "adapters")
         if needs.families and "method" not in arm.grid and method in BASELINES:
             raise ConfigError(

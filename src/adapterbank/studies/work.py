@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from adapterbank.compute.records import only_one
 from adapterbank.errors import ConfigError, DataError
 from adapterbank.studies.probes import probe
 from adapterbank.studies.runs import Record, Rows, RunConfig, RunStore
@@ -29,7 +30,6 @@ def preload() -> None:
 def work(arguments: dict[str, Any], emit: Emit) -> Record:
     """Run, and keep the record."""
     from adapterbank.model.encoder import load_encoder
-    from adapterbank.tasks.task_file import read_task
 
     given = arguments["config"]
     config = RunConfig(**{**given, "rows": Rows(**given["rows"])})
@@ -39,19 +39,32 @@ def work(arguments: dict[str, Any], emit: Emit) -> Record:
     encoder = load_encoder(arguments["base"])
     if encoder.fingerprint != config.base:
         raise ConfigError(f"The base is {encoder.fingerprint}, and the run is of {config.base}.")
-    task = read_task(Path(arguments["data"]))
-    if task.digest() != config.data:
-        raise DataError(
-            f"The rows of {task.name} in {arguments['data']} are not those of the study.",
-            "Delete the file: it is written anew.",
-        )
-    if config.method in BASELINES:
-        record = _baseline(config, encoder, task)
-    else:
-        record = _train(config, encoder, task, store.folder.parent / ".runs", emit)
-    record["commit"] = _commit()
-    store.put(config, record)
+    task = _rows(Path(arguments["data"]), config)
+    states = store.folder.parent / ".runs"
+    with only_one(states / f"{config.digest}.running"):  # another study may need the same run
+        if (done := store.get(config)) is not None:
+            return done
+        if config.method in BASELINES:
+            record = _baseline(config, encoder, task)
+        else:
+            record = _train(config, encoder, task, states, emit)
+        record["commit"] = _commit()
+        store.put(config, record)
     return record
+
+
+def _rows(path: Path, config: RunConfig) -> Task:
+    """Those that the run is named after."""
+    from adapterbank.tasks.task_file import read_task
+
+    anew = "Delete the file: it is written anew."
+    try:
+        task = read_task(path)
+    except DataError as error:
+        raise DataError(f"{path}: {error.message}", anew) from error
+    if task.digest() != config.data:
+        raise DataError(f"The rows of {task.name} in {path} are not those of the study.", anew)
+    return task
 
 
 def _train(config: RunConfig, encoder: Encoder, task: Task, runs: Path, emit: Emit) -> Record:

@@ -110,8 +110,12 @@ class Task:
         return [ids[str(example.label)] for example in examples]
 
     def digest(self) -> str:
-        """Of its kind, its labels and every row, in order."""
-        found = hashlib.sha256(json.dumps([self.kind, self.labels, self.metric]).encode())
+        """Of its kind, its labels, its metric and every row, in order; of the class whose F1 the
+        metric is, where that is not the last label's."""
+        head = [self.kind, self.labels, self.metric]
+        if self.metric == "f1" and self.positive not in ("", *self.labels[-1:]):
+            head.append(self.positive)
+        found = hashlib.sha256(json.dumps(head).encode())
         for examples in (self.train, self.dev, self.test):
             found.update(f"{len(examples)}\n".encode())
             for example in examples:

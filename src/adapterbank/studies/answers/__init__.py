@@ -27,21 +27,32 @@ class Kind:
     """Whether arms are drawn by what their methods train: baselines train nothing."""
     reference: bool
     """Whether it is of gaps to one arm."""
+    every: bool
+    """Whether it shows every setting of an arm that chooses none."""
+    probe: str
+    """What has to be measured on the packages of its first arm."""
 
 
-def _kind(module: Any, *, families: bool = False, reference: bool = False) -> Kind:
+def _kind(
+    module: Any,
+    *,
+    families: bool = False,
+    reference: bool = False,
+    every: bool = False,
+    probe: str = "",
+) -> Kind:
     draw = getattr(module, "draw", None)
-    return Kind(module.compute, module.markdown, draw, families, reference)
+    return Kind(module.compute, module.markdown, draw, families, reference, every, probe)
 
 
 KINDS = {
     "table": _kind(table),
     "tradeoff": _kind(tradeoff, families=True, reference=True),
-    "curve": _kind(curve, families=True),
-    "rates": _kind(rates, families=True),
-    "ablation": _kind(ablation),
+    "curve": _kind(curve, families=True, every=True),
+    "rates": _kind(rates, families=True, every=True),
+    "ablation": _kind(ablation, every=True),
     "budget": _kind(budget),
-    "fp16": _kind(fp16),
+    "fp16": _kind(fp16, probe="fp16"),
 }
 
 

@@ -56,9 +56,12 @@ def progress_note(answer: dict[str, Any]) -> str:
     """What there is to know before one looks at figures."""
     tasks = answer["tasks"]
     rows = f"{max(task['train'] for task in tasks):,}"
+    tested = sorted({task["test"] for task in tasks})
+    of = f"{tested[0]:,}" + (f" to {tested[-1]:,}" if len(tested) > 1 else "")
     seeds = f", {answer['seeds']} seeds" if answer["seeds"] > 1 else ", one seed"
     half = ", products in bfloat16" if answer["products"] == "bf16" else ""
-    note = f"`{Path(answer['base']).name}`, at most {rows} training rows a task{seeds}{half}"
+    note = f"`{Path(answer['base']).name}`, at most {rows} training rows a task, {of} test rows"
+    note += seeds + half
     if answer["runs_done"] < answer["runs_known"]:
         note += f"; {answer['runs_done']} of at least {answer['runs_known']} runs are done"
     return f"{note}."
