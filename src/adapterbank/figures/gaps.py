@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from adapterbank.figures.style import INK, look, note, picture
+from adapterbank.figures.style import INK, looks, note, picture
 
 SHOWN, ROOM = 12.0, 1.5  # points; what is further away is drawn at the edge, with its figure
 
@@ -23,8 +23,8 @@ def draw_gaps(answer: dict[str, Any], path: Path) -> None:
         panel = figure.subplots()
         step = 0.72 / max(len(arms), 1)
         edge = False
-        for number, arm in enumerate(arms):
-            colour, mark = look(number)
+        shown_as = looks([arm["family"] for arm in arms])
+        for number, (arm, (colour, mark)) in enumerate(zip(arms, shown_as, strict=True)):
             offset = (number - (len(arms) - 1) / 2) * step
             points = [
                 (place + offset, gap["mean"], gap["error"])
@@ -42,12 +42,11 @@ def draw_gaps(answer: dict[str, Any], path: Path) -> None:
                     panel.annotate(
                         f"{mean:+.0f}".replace("-", "\N{MINUS SIGN}"),
                         (shown, place),
-                        (7, 0) if mean > 0 else (-7, 0),
+                        (7, 0),
                         textcoords="offset points",
                         fontsize=7,
                         color=colour,
                         va="center",
-                        ha="left" if mean > 0 else "right",
                     )
             panel.plot([], [], mark, color=colour, label=arm["name"], markersize=4.5)
         panel.axvline(0, color=INK, linewidth=1)

@@ -5,13 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from adapterbank.figures.style import (
-    FAMILY_COLOURS,
-    FAMILY_MARKERS,
-    look,
-    note,
-    picture,
-)
+from adapterbank.figures.style import looks, note, picture
 
 NEAR = 5.0  # points; further down the axis is logarithmic
 TICKS = (0, -1, -2, -3, -4, -5, -10, -20, -50)
@@ -21,11 +15,8 @@ def draw_rates(answer: dict[str, Any], path: Path) -> None:
     """A line an arm."""
     with picture(path, 6.4, 3.5) as figure:
         panel = figure.subplots()
-        families = [arm["family"] for arm in answer["arms"]]
-        for number, arm in enumerate(answer["arms"]):
-            colour, mark = look(number)
-            if families.count(arm["family"]) == 1:
-                colour, mark = FAMILY_COLOURS[arm["family"]], FAMILY_MARKERS[arm["family"]]
+        shown_as = looks([arm["family"] for arm in answer["arms"]])
+        for arm, (colour, mark) in zip(answer["arms"], shown_as, strict=True):
             points = sorted(arm["points"], key=lambda point: float(point["rate"]))
             panel.errorbar(
                 [p["rate"] for p in points],
@@ -45,6 +36,7 @@ def draw_rates(answer: dict[str, Any], path: Path) -> None:
         panel.set_ylabel("points below each task's best rate")
         panel.grid(axis="y")
         panel.set_ylim(top=0.4)
-        panel.legend(loc="lower left", fontsize=8)
+        figure.legend(loc="outside upper left", ncols=4, fontsize=8)
         seeds = "one seed" if answer["seeds"] == 1 else f"{answer['seeds']} seeds"
-        note(figure, f"Mean over tasks, {seeds}; bars: one standard error over tasks.")
+        note(figure, f"Mean over tasks, {seeds}; bars: one standard error over tasks. "
+                     f"Below \N{MINUS SIGN}{NEAR:g} the axis is logarithmic.")  # fmt: skip

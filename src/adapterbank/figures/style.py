@@ -23,13 +23,18 @@ FAMILY_COLOURS = {
     "LayerNorms only": COLOURS[2],
     "full fine-tuning": "#222222",
     "head only": COLOURS[3],
+    "n-grams": COLOURS[4],
+    "frozen features": COLOURS[6],
 }
+SHADES = {"adapters": ("#56B4E9", "#0072B2", "#08306B")}  # of one method's sizes, small to large
 FAMILY_MARKERS = {
     "adapters": "o",
     "top layers": "s",
     "LayerNorms only": "D",
     "full fine-tuning": "*",
     "head only": "v",
+    "n-grams": "X",
+    "frozen features": "P",
 }
 INK, PALE, QUIET = "#222222", "#B8B8B8", "#555555"
 STYLE: Any = {
@@ -55,6 +60,22 @@ STYLE: Any = {
 def look(number: int) -> tuple[str, str]:
     """A colour and a mark for one of many, no two alike."""
     return COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+
+
+def looks(families: list[str]) -> list[tuple[str, str]]:
+    """A colour and a mark for each arm: its method's own, in shades where there are a few sizes of
+    it; where that would tell too little, no two alike."""
+    if any(
+        f not in FAMILY_COLOURS or families.count(f) > len(SHADES.get(f, (f,))) for f in families
+    ):
+        return [look(number) for number in range(len(families))]
+    found = []
+    for number, family in enumerate(families):
+        place = families[:number].count(family)
+        alone = families.count(family) == 1
+        colour = FAMILY_COLOURS[family] if alone else SHADES[family][place]
+        found.append((colour, FAMILY_MARKERS[family] if alone else "o^s"[place]))
+    return found
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from adapterbank.studies.answers.common import (
+    FAMILIES,
     about,
     lines,
     mean_of,
@@ -41,6 +42,7 @@ def _arm(table: Table, arm: str) -> dict[str, Any]:
     theirs = table.cells.get(table.study.reference, {})
     return {
         "name": arm,
+        "family": _family(table.study, arm),
         "cells": {
             task: {
                 **of_cell(cell),
@@ -55,6 +57,13 @@ def _arm(table: Table, arm: str) -> dict[str, Any]:
         ),
         **_summary(table, arm, None),
     }
+
+
+def _family(study: Study, name: str) -> str:
+    """Baselines are families of their own; an arm that chooses its method is of none."""
+    arm = next(arm for arm in study.arms if arm.name == name)
+    method = "" if "method" in arm.grid else str(arm.fixed.get("method", "adapters"))
+    return FAMILIES.get(method, method)
 
 
 def _summary(table: Table, arm: str, tasks: Sequence[str] | None) -> dict[str, Any]:
