@@ -615,6 +615,17 @@ def test_sizes_are_within_a_point() -> None:
     assert test(answer(0, 0.6)) is None
 
 
+def test_one_seed_on_squad_decides_beyond_its_noise() -> None:
+    def answer(full: float) -> dict[str, Any]:
+        means = {"adapters 64": 50.0, "LayerNorms only": 20.0, "full fine-tuning": full}
+        return {"points": {"squad": [{"name": n, "mean": m} for n, m in means.items()]}}
+
+    norms, near, small = (test for _, study, test in STATEMENTS if study == "figure5-squad")
+    assert norms(answer(50)) == (True, "squad: 20.0 against 50.0")
+    assert [near(answer(full))[0] for full in (48, 50, 53)] == [True, None, False]
+    assert small(answer(50)) is None
+
+
 def test_a_stream_that_forgets_is_seen() -> None:
     tasks = [{"shared_encoder": {"difference": -0.3}}, {"shared_encoder": {"difference": -0.1}}]
     answer = {"tasks": tasks, "contrast": True, "packages_identical": True}
