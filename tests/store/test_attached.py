@@ -174,3 +174,47 @@ def test_an_error_within_brings_the_adapters_back() -> None:
     adapters.detach()
     with pytest.raises(AttachError, match="not on the model any more"), adapters.disabled():
         pass
+
+
+def test_a_block_within_a_block_ends_with_the_outer_one() -> None:
+    model = classifier()
+    before = answers(model)
+    adapters = trained(model, FORMS[0])
+    learnt = answers(model)
+    with adapters.disabled():
+        with adapters.disabled():
+            assert torch.equal(answers(model), before)
+        assert torch.equal(answers(model), before)
+    assert torch.equal(answers(model), learnt)
+
+
+def test_what_was_learnt_is_not_taken_from_a_model_that_does_without_it(tmp_path: Path) -> None:
+    model = classifier()
+    before = answers(model)
+    adapters = trained(model, FORMS[0])
+    learnt = answers(model)
+    uses = (
+        adapters.detach, adapters.tensors, adapters.parameter_groups,
+        lambda: save_adapters(adapters, tmp_path / "mine"),
+    )  # fmt: skip
+    with adapters.disabled():
+        for use in uses:
+            with pytest.raises(AttachError, match=r"set aside.*after the block of disabled\(\)"):
+                use()
+        assert torch.equal(answers(model), before)
+    assert torch.equal(answers(model), learnt)
+    adapters.detach()
+    assert torch.equal(answers(model), before)
+    for use in uses:
+        with pytest.raises(AttachError, match="not on the model any more"):
+            use()
+    assert not (tmp_path / "mine").exists()
+
+
+def test_what_was_learnt_follows_a_model_that_moves_within_the_block() -> None:
+    model = classifier()
+    adapters = trained(model, FORMS[0])
+    with adapters.disabled():
+        model.double()
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float64}
+    assert answers(model).dtype == torch.float64
