@@ -84,9 +84,26 @@ def test_saved_again_it_is_the_later_one(tmp_path: Path) -> None:
     other = classifier()
     load_adapters(other, tmp_path / "deep" / "mine")
     assert torch.equal(answers(other), answers(model))
-    (tmp_path / "other").mkdir()
-    with pytest.raises(ConfigError, match="is there, and holds no adapters"):
-        save_adapters(adapters, tmp_path / "other")
+
+
+def test_what_else_is_in_a_folder_is_not_lost(tmp_path: Path) -> None:
+    adapters = trained(classifier(), FORMS[0])
+    mine, empty = tmp_path / "mine", tmp_path / "empty"
+    empty.mkdir()
+    for folder in (mine, empty):
+        save_adapters(adapters, folder)
+        load_adapters(classifier(), folder)
+    (mine / "labels.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"other things than adapters, 'labels.json'.*within it"):
+        save_adapters(adapters, mine)
+    assert (mine / "labels.json").read_text() == "{}"
+    for name in ("file", "link"):
+        place = tmp_path / name
+        place.write_text("") if name == "file" else place.symlink_to(empty)
+        with pytest.raises(ConfigError, match="is there, and is no folder"):
+            save_adapters(adapters, place)
+    with pytest.raises(PackageError, match=r"could not be written to .*name a folder"):
+        save_adapters(adapters, tmp_path / "file" / "mine")
 
 
 def test_methods_without_adapters_are_not_saved(tmp_path: Path) -> None:
