@@ -233,6 +233,12 @@ def test_wrong_settings_are_named(bank) -> None:
         bank.learn("x", ROWS, method="top-k", top_k=9)
 
 
+def test_settings_of_numpys_are_numbers(bank) -> None:
+    settings = QUICK | {"seed": np.arange(4)[3], "size": np.int64(3)}
+    learnt = bank.learn("counted", ROWS, max_rows=np.int64(40), **settings).manifest
+    assert (learnt.recipe["seed"], learnt.adapter.size, learnt.data.rows["train"]) == (3, 3, 40)
+
+
 def test_one_text_in_place_of_a_list_is_refused(bank) -> None:
     for ask in (lambda: bank.predict("mood", "good"), lambda: bank.predict_mixed("good"),
                 lambda: bank.predict("mood", {"text_a": "a", "text_b": "b"})):  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
 from adapterbank import Client
@@ -332,6 +333,13 @@ def test_settings_have_both_their_names() -> None:
         played = Played(fine)
         played.client.train("a", ROWS, size=None, **options)
         assert json.loads(form(played.requests[0])["options"]) == wanted
+
+
+def test_settings_of_numpys_are_numbers() -> None:
+    played = Played(fine)
+    played.client.train("a", ROWS, seed=np.arange(3)[1], lr=np.float64(0.1), label_names={"x"})
+    sent = json.loads(form(played.requests[0])["options"])
+    assert sent == {"seed": 1, "lr": 0.1, "label_names": ["x"]}
 
 
 def test_a_service_routes_among_all_tasks() -> None:
