@@ -139,6 +139,7 @@ def test_a_running_job_is_cancelled(home) -> None:
         ("rows.csv", {"epochs": 10**9}, "epochs"),
         ("rows.csv", {"method": "magic"}, "method"),
         ("rows.csv", {"from": "other@1"}, "no such task"),
+        ("rows.csv", {"from": "plain@1", "positive": "odd"}, "A version keeps its own"),
     ],
 )
 def test_what_cannot_be_is_refused_before_it_is_taken(home, name, options, said) -> None:
