@@ -103,7 +103,7 @@ def test_going_on_tells_what_it_is_judged_by(home) -> None:
 
 def test_bad_data_fails_with_its_reason(home) -> None:
     client, store, folder = home
-    text = rows() + ",\n"
+    text = rows() + ",odd\n"
     job = wait(client, send(client, "bad", text).json()["id"])
     assert job["state"] == "failed"
     assert "row 49" in job["error"]["message"]
