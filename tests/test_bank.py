@@ -227,10 +227,19 @@ def test_wrong_settings_are_named(bank) -> None:
         bank.learn("x", ROWS, from_version="y@1")
     with pytest.raises(ConfigError, match="positive goes with a task that begins anew"):
         bank.learn("x", ROWS, from_version="y@1", positive="good")
+    for layer in ("1", 1.0, True):
+        with pytest.raises(ConfigError, match=f"first_layer is {layer!r}; this base has layers 0"):
+            bank.learn("x", ROWS, first_layer=layer)
     with pytest.raises(ConfigError, match="'5' rows of train can't be had"):
         bank.learn("x", ROWS, max_rows="5")
     with pytest.raises(ConfigError, match="top_k is 9, and this encoder has 4 layers"):
         bank.learn("x", ROWS, method="top-k", top_k=9)
+
+
+def test_settings_of_numpys_are_numbers(bank) -> None:
+    settings = QUICK | {"seed": np.arange(4)[3], "size": np.int64(3)}
+    learnt = bank.learn("counted", ROWS, max_rows=np.int64(40), **settings).manifest
+    assert (learnt.recipe["seed"], learnt.adapter.size, learnt.data.rows["train"]) == (3, 3, 40)
 
 
 def test_one_text_in_place_of_a_list_is_refused(bank) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
 from adapterbank import Client
@@ -245,6 +246,30 @@ def test_what_waiting_does_not_mend_is_said_at_once(status, code, monkeypatch) -
     assert (clock.slept, len(played.requests)) == ([], 1)
 
 
+OTHERS = {
+    "a page": (httpx.Response(200, text="<html>"), "is not AdapterBank.*Check the address"),
+    "a list": (httpx.Response(200, json=[]), "is not AdapterBank.*Check the address"),
+    "no text": (httpx.Response(200, content=b"\xff\x00"), "is not AdapterBank"),
+    "another place": (
+        httpx.Response(308, headers={"Location": "https://127.0.0.1/"}),
+        "status 308. It sends on to https://127.0.0.1/: give the address",
+    ),
+    "an error of its own": (httpx.Response(404, json={"error": "Not Found"}), "with status 404"),
+    "a list of errors": (httpx.Response(500, json=[{"error": 5}]), "with status 500"),
+}
+
+
+@pytest.mark.parametrize(("response", "said"), OTHERS.values(), ids=OTHERS)
+def test_what_is_no_service_is_said(response, said, tmp_path) -> None:
+    played = Played(lambda _: response)
+    with pytest.raises(ServiceError, match=said):
+        played.client.tasks()
+    if not response.is_success:
+        with pytest.raises(ServiceError, match=said):
+            played.client.export("a", tmp_path / "a.tar.gz")
+        assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("status", [429, 503])
 def test_what_changes_a_bank_is_sent_once(status, tmp_path, monkeypatch) -> None:
     clock = Clock(monkeypatch)
@@ -308,6 +333,13 @@ def test_settings_have_both_their_names() -> None:
         played = Played(fine)
         played.client.train("a", ROWS, size=None, **options)
         assert json.loads(form(played.requests[0])["options"]) == wanted
+
+
+def test_settings_of_numpys_are_numbers() -> None:
+    played = Played(fine)
+    played.client.train("a", ROWS, seed=np.arange(3)[1], lr=np.float64(0.1), label_names={"x"})
+    sent = json.loads(form(played.requests[0])["options"])
+    assert sent == {"seed": 1, "lr": 0.1, "label_names": ["x"]}
 
 
 def test_a_service_routes_among_all_tasks() -> None:

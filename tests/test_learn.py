@@ -269,6 +269,19 @@ def test_going_on_is_selected_by_what_was_asked_for(encoder) -> None:
     assert twice == going_on(order, replace(TASK, metric="matthews"))
 
 
+def test_a_chosen_class_is_kept_when_more_come(encoder) -> None:
+    fresh = tuple(e._replace(label="ok") for e in TASK.train[::5])
+    three = replace(TASK, labels=("bad", "good", "ok"), train=(*TASK.train, *fresh))
+    three = replace(three, positive="bad", metric="f1")
+    order = Order(settings=SETTINGS, earlier=earlier_of(encoder, three))
+    four = replace(three, labels=(*three.labels, "so-so"), positive="", metric="accuracy")
+    found = going_on(order, four)[1]
+    assert (found.positive, found.metric, found.labels[3]) == ("bad", "f1", "so-so")
+    two = Order(settings=SETTINGS, earlier=earlier_of(encoder, replace(TASK, metric="f1")))
+    found = going_on(two, replace(three, positive="", metric="accuracy"))[1]
+    assert (found.positive, found.metric) == ("", "accuracy")
+
+
 def test_a_metric_that_the_earlier_labels_do_not_allow(encoder) -> None:
     fresh = tuple(e._replace(label="ok") for e in TASK.train[::5])
     three = replace(TASK, labels=("bad", "good", "ok"), train=(*TASK.train, *fresh), positive="")

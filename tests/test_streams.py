@@ -198,7 +198,7 @@ def test_a_list_that_cannot_be(tmp_path, monkeypatch, content, message) -> None:
     [
         ("size = 0", "tasks.toml, reviews: size is 0"),
         ("first_layer = 9", "tasks.toml, reviews: first_layer is 9; this base has layers 0 to 3"),
-        ("first_layer = 'x'", "tasks.toml, reviews: A setting is of the wrong type: "),
+        ("warmup = 'x'", "tasks.toml, reviews: warmup is 'x'; it must be a number from 0 to 1"),
     ],
 )
 def test_a_wrong_setting_shows_before_anything_is_learnt(bank, tmp_path, setting, message) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from adapterbank.errors import AdapterBankError, BankNotFound, ConfigError, PackageError
 from adapterbank.events import Event, Learnt
 from adapterbank.learn import learn, publish
+from adapterbank.model.config import plain
 from adapterbank.model.encoder import Encoder, load_encoder
 from adapterbank.model.wheel import MINILM
 from adapterbank.order import Earlier, Order, make_order
@@ -141,6 +142,7 @@ class Bank:
         """The same as events, without publishing; the last is `Learnt`. `resume` goes on with a
         run that was stopped, whose state is in `runs`; an `order` takes the place of settings."""
         name = check_name(name)
+        settings = {key: plain(each) for key, each in settings.items()}
         reading = {key: settings.pop(key) for key in OF_DATA if key in settings}
         metric = reading.get("metric")
         if reading.get("positive") and settings.get("from_version") is not None:

@@ -28,7 +28,7 @@ from adapterbank.errors import (
 )
 from adapterbank.serving.which_task import Route
 from adapterbank.store.names import check_name, split_reference
-from adapterbank.tasks.as_file import as_file
+from adapterbank.tasks.as_file import as_file, plain
 from adapterbank.tasks.inputs import check_several, sendable
 from adapterbank.tasks.predictions import Prediction
 from adapterbank.tasks.sources import Source
@@ -346,7 +346,7 @@ def _form(sources: Mapping[str, Source | None], options: Mapping[str, Any]) -> I
             for name, source in sources.items()
             if source is not None
         }
-        yield {"files": files, "data": {"options": json.dumps(given)}}
+        yield {"files": files, "data": {"options": json.dumps(given, default=plain)}}
 
 
 def _prediction(found: dict[str, Any]) -> Prediction:

@@ -208,9 +208,9 @@ def going_on(order: Order, task: Task) -> tuple[Order, Task]:
                 "Go on with data of the same form, or learn a task of another name.",
             )
     new = tuple(label for label in task.labels if label not in earlier.labels)
-    # Two classes have a positive one; with a third there is none.
+    # Two classes have a positive one; with a third there is none. Of more, it was chosen.
     positive, metric = earlier.positive, earlier.metric
-    if new and positive:
+    if new and positive and len(earlier.labels) == 2:
         positive, metric = "", "accuracy" if metric == "f1" else metric
     if order.earlier.metric:
         metric = order.earlier.metric

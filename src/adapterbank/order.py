@@ -6,10 +6,8 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, get_args
 
-import numpy as np
-
 from adapterbank.errors import ConfigError
-from adapterbank.model.config import AdapterConfig, check_flag, check_number
+from adapterbank.model.config import AdapterConfig, check_flag, check_number, plain
 from adapterbank.model.heads import Kind
 from adapterbank.model.methods import Method, make_method
 from adapterbank.store.manifest import MAX_NOTE_CHARACTERS, Precision
@@ -87,7 +85,7 @@ def make_order(depth: int, /, **settings: Any) -> Order:
     """An order for a base of `depth` layers, from any fields of the method, the adapters, the
     recipe and the order itself. None means not given."""
     given = {
-        SHORT.get(name, name): _plain(each) for name, each in settings.items() if each is not None
+        SHORT.get(name, name): plain(each) for name, each in settings.items() if each is not None
     }
     known = (*OF_METHOD, *OF_ADAPTER, *OF_RECIPE, *OWN)
     for name in given:
@@ -111,11 +109,6 @@ def make_order(depth: int, /, **settings: Any) -> Order:
     if (earlier := own.get("earlier")) is not None:
         _check_fits(earlier, {**some(OF_METHOD), **some(OF_ADAPTER)}, method)
     return Order(method=method, settings=some(OF_RECIPE), **own)
-
-
-def _plain(value: Any) -> Any:
-    """A number of numpy's as Python's own: `seed` may come from an `arange`."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _check_fits(earlier: Earlier, given: dict[str, Any], method: Method) -> None:

@@ -64,9 +64,8 @@ class Wire:
         end = time.monotonic() + (self.patience if again else 0.0)
         while True:
             with self._opened(method, path, **request) as response:
-                if not response.is_error:
-                    found: dict[str, Any] = json.loads(response.read())
-                    return found
+                if response.is_success:
+                    return self._answer(response)
                 error, pause = _refused(response), _pause(response)
             passes = isinstance(error, Busy) or (
                 isinstance(error, ServiceError) and response.status_code == 503
@@ -79,9 +78,19 @@ class Wire:
     def sent(self, method: str, path: str, **request: Any) -> Iterator[httpx.Response]:
         """A response whose body is still to be read; what the service refuses is an error."""
         with self._opened(method, path, **request) as response:
-            if response.is_error:
+            if not response.is_success:
                 raise _refused(response)
             yield response
+
+    def _answer(self, response: httpx.Response) -> dict[str, Any]:
+        found = _document(response)
+        if not isinstance(found, dict):
+            raise ServiceError(
+                f"What answers at {self._http.base_url} is not AdapterBank: its answer is no JSON "
+                "object.",
+                "Check the address: adapterbank serve prints it.",
+            )
+        return found
 
     @contextmanager
     def _opened(self, method: str, path: str, **request: Any) -> Iterator[httpx.Response]:
@@ -138,12 +147,25 @@ def _pause(response: httpx.Response) -> float:
     return max(PAUSE, float(told)) if told.isdecimal() else PAUSE
 
 
-def _refused(response: httpx.Response) -> AdapterBankError:
+def _document(response: httpx.Response) -> object:
+    """The JSON that came; None if it is none."""
     try:
-        error = described(json.loads(response.read())["error"])
-    except (ValueError, KeyError, TypeError):
+        return json.loads(response.read())
+    except ValueError:
+        return None
+
+
+def _refused(response: httpx.Response) -> AdapterBankError:
+    found = _document(response)
+    told = found.get("error") if isinstance(found, dict) else None
+    if not isinstance(told, dict):  # it comes from something in between, or is no service of ours
         kind = Busy if response.status_code == 429 else ServiceError
-        return kind(f"The service answered with status {response.status_code}.")
+        place = response.headers.get("Location", "") if response.has_redirect_location else ""
+        return kind(
+            f"The service answered with status {response.status_code}.",
+            f"It sends on to {place}: give the address that is meant." if place else "",
+        )
+    error = described(told)
     if isinstance(error, Unauthorized):  # its hint is of headers, which are our business here
         error.hint = f"Put a key that the service knows into ${KEY}, or give it: Client(url, key)."
     return error

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from adapterbank.cli.main import app
 from adapterbank.errors import Busy, DataError
 from adapterbank.tasks.predictions import Prediction
+from adapterbank.tasks.rows import HEAD
 from cli.conftest import QUICK, Run, call
 
 
@@ -74,12 +75,13 @@ def test_the_count_says_what_was_not_answered(run, tmp_path) -> None:
     assert "1 row written to ans.csv.\n" in done.stderr
 
 
-def test_every_column_of_json_lines_is_written(run, tmp_path) -> None:
-    rows = [{"text": "good"}, {"text": "bad", "predicted": "mine", "id": 7}]
-    (tmp_path / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert run("predict", "mood", "--file", "new.jsonl", "--out", "ans.csv").returncode == 0
+@pytest.mark.parametrize("name", ["new.jsonl", "new.NDJSON"])
+def test_every_column_of_json_lines_is_written(run, tmp_path, name) -> None:
+    rows = [*[{"text": "good"}] * HEAD, {"text": "bad", "predicted": "mine", "id": 7}]
+    (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run("predict", "mood", "--file", name, "--out", "ans.csv").returncode == 0
     with (tmp_path / "ans.csv").open(newline="") as file:
-        first, second = csv.DictReader(file)
+        first, *_, second = csv.DictReader(file)
     assert [first["predicted"], first["id"]] == ["", ""]
     assert [second["predicted"], second["id"]] == ["mine", "7"]
     for row in (first, second):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -131,6 +132,12 @@ def test_start_is_a_normal_cut_off_at_two_deviations(std: float) -> None:
 def test_settings_that_cannot_be_are_refused_by_name(fields: dict) -> None:
     with pytest.raises(ConfigError, match=next(iter(fields))):
         AdapterConfig(**fields)
+
+
+def test_settings_of_numpys_are_numbers() -> None:
+    config = AdapterConfig(size=np.int64(4), init_std=np.float64(0.5), layers=np.arange(2))
+    assert config == AdapterConfig(size=4, init_std=0.5, layers=(0, 1))
+    assert "np." not in repr(config)
 
 
 def test_defaults_are_the_papers() -> None:

@@ -94,7 +94,7 @@ def test_learn_waits_for_what_was_learnt(far, tmp_path) -> None:
     given = [{"text": text, "label": label} for text, label in table]
     found = far.learn("given", iter(given), learning_rate=1e-3, precision="fp16", **QUICK)
     assert (found["task"], found["version"]) == ("given", 1)
-    file.write_text(rows() + ",\n")
+    file.write_text(rows() + ",odd\n")
     with pytest.raises(ComputeError, match="row 49"):
         far.learn("parity", file, **QUICK)
 

@@ -103,7 +103,7 @@ def test_going_on_tells_what_it_is_judged_by(home) -> None:
 
 def test_bad_data_fails_with_its_reason(home) -> None:
     client, store, folder = home
-    text = rows() + ",\n"
+    text = rows() + ",odd\n"
     job = wait(client, send(client, "bad", text).json()["id"])
     assert job["state"] == "failed"
     assert "row 49" in job["error"]["message"]
@@ -139,6 +139,7 @@ def test_a_running_job_is_cancelled(home) -> None:
         ("rows.csv", {"epochs": 10**9}, "epochs"),
         ("rows.csv", {"method": "magic"}, "method"),
         ("rows.csv", {"from": "other@1"}, "no such task"),
+        ("rows.csv", {"from": "plain@1", "positive": "odd"}, "A version keeps its own"),
     ],
 )
 def test_what_cannot_be_is_refused_before_it_is_taken(home, name, options, said) -> None:

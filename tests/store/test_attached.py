@@ -84,9 +84,26 @@ def test_saved_again_it_is_the_later_one(tmp_path: Path) -> None:
     other = classifier()
     load_adapters(other, tmp_path / "deep" / "mine")
     assert torch.equal(answers(other), answers(model))
-    (tmp_path / "other").mkdir()
-    with pytest.raises(ConfigError, match="is there, and holds no adapters"):
-        save_adapters(adapters, tmp_path / "other")
+
+
+def test_what_else_is_in_a_folder_is_not_lost(tmp_path: Path) -> None:
+    adapters = trained(classifier(), FORMS[0])
+    mine, empty = tmp_path / "mine", tmp_path / "empty"
+    empty.mkdir()
+    for folder in (mine, empty):
+        save_adapters(adapters, folder)
+        load_adapters(classifier(), folder)
+    (mine / "labels.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"other things than adapters, 'labels.json'.*within it"):
+        save_adapters(adapters, mine)
+    assert (mine / "labels.json").read_text() == "{}"
+    for name in ("file", "link"):
+        place = tmp_path / name
+        place.write_text("") if name == "file" else place.symlink_to(empty)
+        with pytest.raises(ConfigError, match="is there, and is no folder"):
+            save_adapters(adapters, place)
+    with pytest.raises(PackageError, match=r"could not be written to .*name a folder"):
+        save_adapters(adapters, tmp_path / "file" / "mine")
 
 
 def test_methods_without_adapters_are_not_saved(tmp_path: Path) -> None:
@@ -174,3 +191,47 @@ def test_an_error_within_brings_the_adapters_back() -> None:
     adapters.detach()
     with pytest.raises(AttachError, match="not on the model any more"), adapters.disabled():
         pass
+
+
+def test_a_block_within_a_block_ends_with_the_outer_one() -> None:
+    model = classifier()
+    before = answers(model)
+    adapters = trained(model, FORMS[0])
+    learnt = answers(model)
+    with adapters.disabled():
+        with adapters.disabled():
+            assert torch.equal(answers(model), before)
+        assert torch.equal(answers(model), before)
+    assert torch.equal(answers(model), learnt)
+
+
+def test_what_was_learnt_is_not_taken_from_a_model_that_does_without_it(tmp_path: Path) -> None:
+    model = classifier()
+    before = answers(model)
+    adapters = trained(model, FORMS[0])
+    learnt = answers(model)
+    uses = (
+        adapters.detach, adapters.tensors, adapters.parameter_groups,
+        lambda: save_adapters(adapters, tmp_path / "mine"),
+    )  # fmt: skip
+    with adapters.disabled():
+        for use in uses:
+            with pytest.raises(AttachError, match=r"set aside.*after the block of disabled\(\)"):
+                use()
+        assert torch.equal(answers(model), before)
+    assert torch.equal(answers(model), learnt)
+    adapters.detach()
+    assert torch.equal(answers(model), before)
+    for use in uses:
+        with pytest.raises(AttachError, match="not on the model any more"):
+            use()
+    assert not (tmp_path / "mine").exists()
+
+
+def test_what_was_learnt_follows_a_model_that_moves_within_the_block() -> None:
+    model = classifier()
+    adapters = trained(model, FORMS[0])
+    with adapters.disabled():
+        model.double()
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float64}
+    assert answers(model).dtype == torch.float64

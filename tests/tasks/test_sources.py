@@ -129,7 +129,11 @@ def test_empty_rows_count_where_something_follows(tmp_path: Path) -> None:
     lines = open_rows(write(tmp_path, "b.csv", "sep=;\n\ntext;label\na;b\n"))
     assert [(row.number, row.line) for row in lines] == [(1, 4)]
     assert problem(write(tmp_path, "c.csv", "text,label,\na,b,c\n")) == (
-        "c.csv, row 1 (line 2): 3 cells where the header has 2 "
+        "c.csv, row 1 (line 2): 'c' stands in column 3, which has no name in the header "
+        "(texts with commas in them need quotes)."
+    )
+    assert problem(write(tmp_path, "d.csv", "text,label,,\na,b,,,c\n")) == (
+        "d.csv, row 1 (line 2): 5 cells where the header has 4 "
         "(texts with commas in them need quotes)."
     )
 
@@ -137,6 +141,10 @@ def test_empty_rows_count_where_something_follows(tmp_path: Path) -> None:
 def test_quotes_in_tables_with_tabs(tmp_path: Path) -> None:
     """Where every line is a row, a lone quote must not swallow the rows up to the next."""
     plain = 'text\tlabel\n"so it goes\ta\nmiddle\tb\nthe end"\tc\n'
+    for above in ("\n\n", "sep=\t\n", '"sep=\t"\n\n'):
+        three = f"{above}id\t" + plain.replace("\n", "\n1\t").removesuffix("1\t")
+        found = open_rows(write(tmp_path, "b.tsv", three))
+        assert [row.values["text"] for row in found] == ['"so it goes', "middle", 'the end"']
     rows = open_rows(write(tmp_path, "plain.tsv", plain))
     assert [row.values["text"] for row in rows] == ['"so it goes', "middle", 'the end"']
     assert rows.notes == ("plain.tsv: quotes are part of the texts",)

@@ -222,7 +222,7 @@ def _columns(file: Path, encoding: str) -> list[str]:
     from adapterbank.tasks.sources import open_rows
 
     rows = open_rows(file, encoding)
-    if file.suffix.lower() != ".jsonl":
+    if file.suffix.lower() not in (".jsonl", ".ndjson"):
         return list(rows.columns)
     further = (name for row in rows.with_unreadable() for name in row.values)
     return list(dict.fromkeys([*rows.columns, *further]))

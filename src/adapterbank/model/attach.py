@@ -95,6 +95,7 @@ class Attachment(nn.Module):
         self._trained = frozenset(trained)
         self._handles: list[RemovableHandle] = []
         self._standing: list[_Standing] = []
+        self._aside = False
         self._modes = {module: module.training for module in model.modules()}
         self._flags = {parameter: parameter.requires_grad for parameter in model.parameters()}
         self._originals: dict[str, nn.Parameter] = {}
@@ -174,6 +175,7 @@ class Attachment(nn.Module):
         (`layer.3.output.norm.bias`), "base" (`base.<name in the encoder>`: what full and top-k
         training change beside the LayerNorms) and "head" (`head.<name in the model>`).
         """
+        self._check_in_place()
         model, base = self._hosts
         sites = sites_of(base.config)
         parameters = dict(base.named_parameters())
@@ -213,38 +215,52 @@ class Attachment(nn.Module):
     def disabled(self) -> Iterator[None]:
         """Within this block the model computes what it did before: no adapters, its own LayerNorms
         and head. Nothing that was learnt is lost."""
+        if self._aside:  # within such a block of a caller's
+            yield
+            return
+        self._check_in_place()
         model, _ = self._hosts
-        if not self.attached:
-            raise AttachError("These adapters are not on the model any more.")
         learnt = dict(model.named_parameters(remove_duplicate=False))
-        self._stand(aside=True)
-        for name, original in self._originals.items():
-            original.data = original.data.to(learnt[name].device, learnt[name].dtype)
-            _set_parameter(model, name, original)
         try:
+            self._stand(aside=True)
+            self._put_in_place(self._originals)
             yield
         finally:
             self._stand(aside=False)
-            for name in self._originals:
-                _set_parameter(model, name, learnt[name])
+            self._put_in_place({name: learnt[name] for name in self._originals})
 
     def _stand(self, *, aside: bool) -> None:
+        self._aside = aside
         for standing in self._standing:
             standing.aside = aside
 
-    def detach(self) -> None:
-        """Give the model back as it was: the same tensors, flags and modes, no hooks, no child."""
-        model, base = self._hosts
+    def _put_in_place(self, parameters: dict[str, nn.Parameter]) -> None:
+        """Give the model these for those that it has. It may have moved to another device since
+        they were on it; they follow."""
+        model, _ = self._hosts
+        current = dict(model.named_parameters(remove_duplicate=False))
+        for name, parameter in parameters.items():
+            parameter.data = parameter.data.to(current[name].device, current[name].dtype)
+            _set_parameter(model, name, parameter)
+
+    def _check_in_place(self) -> None:
+        """Refuse what needs the adapters on the model."""
         if not self.attached:
             raise AttachError("These adapters are not on the model any more.")
+        if self._aside:
+            raise AttachError(
+                "These adapters are set aside: what the model has now is not what was learnt.",
+                "Do it after the block of disabled().",
+            )
+
+    def detach(self) -> None:
+        """Give the model back as it was: the same tensors, flags and modes, no hooks, no child."""
+        self._check_in_place()
+        _, base = self._hosts
         for handle in self._handles:
             handle.remove()
         delattr(base, CONTAINER)
-        current = dict(model.named_parameters(remove_duplicate=False))
-        for name, original in self._originals.items():
-            # The model may have moved to another device meanwhile; the originals follow it.
-            original.data = original.data.to(current[name].device, current[name].dtype)
-            _set_parameter(model, name, original)
+        self._put_in_place(self._originals)
         for parameter, flag in self._flags.items():
             parameter.requires_grad_(flag)
             parameter.grad = None

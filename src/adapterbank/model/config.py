@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import inf
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from adapterbank.errors import ConfigError
 
@@ -42,6 +42,8 @@ class AdapterConfig:
     """Train the encoder's LayerNorms beside the adapters, as the paper does."""
 
     def __post_init__(self) -> None:
+        for each in fields(self):
+            object.__setattr__(self, each.name, plain(getattr(self, each.name)))
         check_count("size", self.size)
         check_count("hidden_layers", self.hidden_layers)
         check_choice("activation", self.activation, get_args(Activation))
@@ -62,6 +64,11 @@ class AdapterConfig:
                     "Use None for all layers.",
                 )
             object.__setattr__(self, "layers", layers)
+
+
+def plain(value: Any) -> Any:
+    """A number or an array of NumPy's as Python's own: a seed or a size may come from one."""
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def check_count(name: str, value: object) -> None:

@@ -50,8 +50,8 @@ def make_method(
 
     `first_layer` is the lowest layer with adapters; `adapter` are fields of its AdapterConfig.
     """
-    if not 0 <= first_layer < depth:
-        raise ConfigError(f"first_layer is {first_layer}; this base has layers 0 to {depth - 1}.")
+    if type(first_layer) is not int or not 0 <= first_layer < depth:
+        raise ConfigError(f"first_layer is {first_layer!r}; this base has layers 0 to {depth - 1}.")
     if name == "top-k" and isinstance(top_k, int) and top_k > depth:
         raise ConfigError(f"top_k is {top_k}, and this encoder has {depth} layers.")
     if first_layer:

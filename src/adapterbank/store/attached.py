@@ -8,6 +8,7 @@ This is no package: a package (`package.py`) is a task with labels, scores and a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -51,15 +52,32 @@ def save_adapters(adapters: Attachment, folder: str | Path) -> None:
             "Keep the whole model: model.save_pretrained(folder).",
         )
     place = Path(folder)
-    if place.exists() and not (place / SETTINGS).is_file():
-        raise ConfigError(
-            f"{place} is there, and holds no adapters.", "Name a folder that is not there yet."
-        )
+    _check_target(place)
     arrays = {name: each.float().cpu().numpy() for name, each in adapters.tensors().items()}
     settings = Settings(FORMAT, adapters.config)
     files = {TENSORS: encode_weights(arrays, "fp32"), SETTINGS: seal(asdict(settings))}
-    place.parent.mkdir(parents=True, exist_ok=True)
-    write_folder(place, files, replace=True)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_folder(place, files, replace=True)
+    except OSError as error:
+        raise PackageError(
+            f"The adapters could not be written to {place}: {error.strerror or error}.",
+            "Free some space, or name a folder that can be written to.",
+        ) from error
+
+
+def _check_target(place: Path) -> None:
+    """Refuse a folder with anything else in it: the whole of it gives way."""
+    if not os.path.lexists(place):
+        return
+    if place.is_symlink() or not place.is_dir():
+        raise ConfigError(f"{place} is there, and is no folder.", "Name one that is not there yet.")
+    others = {each.name for each in place.iterdir()} - {SETTINGS, TENSORS}
+    if others:
+        raise ConfigError(
+            f"{place} holds other things than adapters, {min(others)!r} for one.",
+            "Name a folder that is not there yet, such as one within it.",
+        )
 
 
 def load_adapters(model: nn.Module, folder: str | Path, *, head: bool = True) -> Attachment:

@@ -52,7 +52,7 @@ class Files(Protocol):
         ...
 
     def add_folder(self, path: str, files: Mapping[str, bytes]) -> None:
-        """Make a folder of files, the last one last. One that is there is taken to be the same."""
+        """Make a folder of files, the last one last. One that is there is made whole."""
         ...
 
     def names(self, path: str) -> list[str]:

@@ -35,7 +35,7 @@ def as_file(source: Source, *, skip_bad: bool = False) -> Iterator[tuple[str, IO
 def _line(rows: Rows, row: Row) -> bytes:
     """A row; what is none is a line that holds none."""
     try:
-        text = json.dumps(None if row.problem else dict(row.values), default=_plain)
+        text = json.dumps(None if row.problem else dict(row.values), default=plain)
     except (TypeError, ValueError, RecursionError) as error:
         raise DataError(
             f"{rows.where(row)} cannot be sent: {error}.", "Give texts, numbers or lists of them."
@@ -43,7 +43,7 @@ def _line(rows: Rows, row: Row) -> bytes:
     return f"{text}\n".encode("ascii")  # which reads the same whatever encoding others are in
 
 
-def _plain(value: Any) -> object:
+def plain(value: Any) -> object:
     """What JSON has no form for, so that it reads as it would have here."""
     if hasattr(value, "tolist"):  # NumPy's numbers and arrays
         return value.tolist()

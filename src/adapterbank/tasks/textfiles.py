@@ -7,11 +7,11 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 from adapterbank.errors import DataError
-from adapterbank.tasks.cells import MAX_CELL, counted
+from adapterbank.tasks.cells import MAX_CELL, counted, shown
 from adapterbank.tasks.rows import MAX_COLUMNS, Row, Rows
 
 MAX_LINE = 10_000_000  # characters
@@ -42,7 +42,8 @@ def csv_rows(path: Path, encoding: str) -> Rows:
         notes.append(f"{name}: cells are parted by {DELIMITERS[delimiter]}")
     if csv.field_size_limit() < MAX_CELL:
         csv.field_size_limit(MAX_CELL)
-    plain = delimiter == "\t" and _quotes_are_plain(read_lines(path, encoding))
+    table = islice(read_lines(path, encoding), len(before), None)
+    plain = delimiter == "\t" and _quotes_are_plain(table)
     if plain:
         notes.append(f"{name}: quotes are part of the texts")
 
@@ -51,7 +52,8 @@ def csv_rows(path: Path, encoding: str) -> Rows:
     columns = [each.strip() for each in names]
     while len(columns) > 1 and not columns[-1]:  # spreadsheets write empty columns behind the last
         columns.pop()
-    return Rows(name, _csv_rows(records, columns, DELIMITERS[delimiter]), columns, tuple(notes))
+    rows = _csv_rows(records, columns, len(names), DELIMITERS[delimiter])
+    return Rows(name, rows, columns, tuple(notes))
 
 
 def jsonl_rows(path: Path, encoding: str) -> Rows:
@@ -163,25 +165,30 @@ def _csv_error(reason: str, where: str, last: int) -> DataError:
 
 
 def _csv_rows(
-    records: Iterator[tuple[int, list[str]]], columns: list[str], delimiter: str
+    records: Iterator[tuple[int, list[str]]], columns: list[str], headed: int, delimiter: str
 ) -> Iterator[Row]:
-    """Rows of nothing but empty cells are rows, unless nothing follows: spreadsheets write them."""
+    """Rows of nothing but empty cells are rows, unless nothing follows: spreadsheets write them.
+    The header has `headed` cells; those behind the columns are empty."""
     empty: list[Row] = []
     for number, (line, cells) in enumerate(records, 1):
-        row = _csv_row(Row(number, line, {}), cells, columns, delimiter)
+        row = _csv_row(Row(number, line, {}), cells, columns, headed, delimiter)
         empty.append(row)
         if any(cells) or len(empty) == MOST_EMPTY:
             yield from empty
             empty = []
 
 
-def _csv_row(row: Row, cells: list[str], columns: list[str], delimiter: str) -> Row:
+def _csv_row(row: Row, cells: list[str], columns: list[str], headed: int, delimiter: str) -> Row:
     width = len(columns)
     if len(cells) > width and not any(cells[width:]):
         cells = cells[:width]
     if len(cells) == width:
         return row._replace(values=dict(zip(columns, cells, strict=True)))
-    problem = f"{counted(len(cells), 'cell')} where the header has {width}"
+    if width < len(cells) <= headed:
+        number, cell = next(each for each in enumerate(cells, 1) if each[0] > width and each[1])
+        problem = f"{shown(cell)} stands in column {number}, which has no name in the header"
+    else:
+        problem = f"{counted(len(cells), 'cell')} where the header has {headed}"
     if len(cells) > width:
         problem += f" (texts with {delimiter} in them need quotes)"
     return row._replace(problem=problem)

@@ -72,6 +72,10 @@ async def train(
         files, options = await _uploaded(caller, request, folder, ["file", "dev", "test"])
         learning = options.learning()
         if options.from_version is not None:
+            if options.positive:
+                raise DataError(
+                    "positive goes with a task that begins anew.", "A version keeps its own."
+                )
             reference = service.reference(caller, options.from_version)
             learning["from_version"] = str(await run_in_threadpool(service.store.find, reference))
         wanted = {
