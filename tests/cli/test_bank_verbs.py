@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -199,6 +202,21 @@ def test_a_key_that_cannot_be_makes_no_bank(cli, base, words, message) -> None:
     assert done.returncode == 1
     assert message in done.stderr
     assert not Path("bank").exists()
+
+
+def test_a_key_for_a_bank_that_is_there_takes_no_torch(bank) -> None:
+    """It takes seconds to import, and keys are made by scripts."""
+    lines = (
+        "import sys",
+        "from adapterbank.cli.main import app",
+        "app(['keys', 'create', 'acme'], standalone_mode=False)",
+        "assert 'torch' not in sys.modules",
+    )
+    command = [sys.executable, "-c", "\n".join(lines)]
+    environment = {**os.environ, "ADAPTERBANK_BANK": str(bank)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("ab_")
 
 
 def test_going_on_by_flag(run, base, data) -> None:

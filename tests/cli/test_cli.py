@@ -14,7 +14,7 @@ from tiny import save_base
 
 VERBS = (
     "demo", "doctor", "params", "train", "sweep", "predict", "evaluate", "tasks", "show", "verify",
-    "rollback", "remove", "gc", "export", "import", "stream",
+    "rollback", "remove", "gc", "export", "import", "stream", "route", "serve", "keys", "study",
 )  # fmt: skip
 
 

@@ -23,9 +23,24 @@ if TYPE_CHECKING:
     from adapterbank.studies.study import Study
 
 study = typer.Typer(
-    no_args_is_help=True, help="Studies: many runs, one question. `run`, `status`, `report`, `new`."
+    no_args_is_help=True,
+    short_help="Studies: many runs, one question. `run`, `status`, `report`, `new`.",
 )
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder with a study.toml.")]
+
+
+@study.callback()
+def studies() -> None:
+    """Studies: many runs, one question.
+
+    [bold]Examples[/bold]
+
+      adapterbank study new studies/messages --train messages.csv
+
+      adapterbank study run studies/messages
+
+      adapterbank study report studies/messages
+    """
 
 
 @study.command()
