@@ -191,6 +191,24 @@ def test_rows_are_no_package(cli, data) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (
+            ("mood.onnx",),
+            "Name a new folder, or a .tar.gz. A file of ONNX is written with --format",
+        ),
+        (("mood.zip",), "Name a new folder, or a .tar.gz."),
+        (("mood.TAR.GZ", "--format", "adapterhub"), "Name a new folder."),
+    ],
+)
+def test_no_folder_is_called_as_a_file(run, words, hint) -> None:
+    done = run("export", "mood", *words)
+    assert done.returncode == 1
+    assert f"error: '{words[0]}' is no name for a folder. {hint}" in done.stderr
+    assert not Path(words[0]).exists()
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         (("Bad Tenant",), "is not a tenant's name"),

@@ -77,7 +77,10 @@ def test_the_count_says_what_was_not_answered(run, tmp_path) -> None:
 def test_every_column_of_json_lines_is_written(run, tmp_path) -> None:
     rows = [{"text": "good"}, {"text": "bad", "predicted": "mine", "id": 7}]
     (tmp_path / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert run("predict", "mood", "--file", "new.jsonl", "--out", "ans.csv").returncode == 0
+    done = run("predict", "mood", "--file", "new.jsonl", "--out", "ans.csv")
+    assert done.returncode == 0
+    told = "The input has a column 'predicted': what is found now stands in 'predicted_'.\n"
+    assert done.stderr.startswith(told)
     with (tmp_path / "ans.csv").open(newline="") as file:
         first, second = csv.DictReader(file)
     assert [first["predicted"], first["id"]] == ["", ""]

@@ -134,7 +134,12 @@ class Widened:
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._empty = dict.fromkeys(columns, "")
-        self._added = [_free(name, columns) for name in ("predicted", "probability", "error")]
+        names = ("predicted", "probability", "error")
+        self._added = [_free(name, columns) for name in names]
+        for name, free in zip(names, self._added, strict=True):
+            if free != name:
+                told = f"The input has a column {name!r}: what is found now stands in {free!r}."
+                print(told, file=sys.stderr)
 
     def __call__(self, row: Row) -> dict[str, Any]:
         """One row."""
