@@ -246,6 +246,7 @@ def test_going_on_by_flag(run, base, data) -> None:
     words = [each for each in options if each != "--json"]
     done = run("train", "mood", *words, "--from", "mood@1", "--no-baselines", "--even-if-worse")
     assert "rows that this run did not train on; mood@1 may have" in done.stdout
+    assert "\n\n" not in done.stdout  # there are no baselines, so no verdict either
     done = run("train", "mood", *options, "--from", "mood@1", "--size", "8")
     assert done.returncode == 1
     assert "mood@1 has size 32, and size is to be 8" in done.stderr
@@ -259,6 +260,7 @@ def test_going_on_by_flag(run, base, data) -> None:
         (("show", "mood@0"), "names no version"),
         (("verify", "eggs"), "The bank has no task 'eggs'."),
         (("rollback", "mood", "9"), "Task 'mood' has no version 9. It has: 1, 2."),
+        (("rollback", "eggs", "1"), "The bank has no task 'eggs'."),
         (("remove", "eggs"), "The bank has no task 'eggs'."),
         (("import", "nowhere"), "There is no package 'nowhere'"),
         (("import", "nowhere.tar.gz"), "nowhere.tar.gz"),

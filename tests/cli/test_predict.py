@@ -63,6 +63,8 @@ def test_an_empty_line_has_its_place(run) -> None:
     found = lines(run("predict", "mood", "--json", input="good\n\n \nbad\n\n").stdout)
     assert [line["text"] for line in found] == ["good", "", " ", "bad"]
     assert ["error" in line for line in found] == [False, True, True, False]
+    told = run("predict", "mood", input="\ngood\n").stdout
+    assert told.startswith("error\tThe input has an empty text. Give a string.\t\n")
 
 
 def test_the_count_says_what_was_not_answered(run, tmp_path) -> None:

@@ -104,7 +104,7 @@ def print_answers(rows: Iterator[Row], kind: Kind, as_json: bool) -> None:
         if as_json:
             print(json.dumps(joined(row), ensure_ascii=False, default=str), flush=True)
         elif row.error is not None:
-            print(f"error\t{row.error.message}\t{row.shown()}", flush=True)
+            print(f"error\t{row.error}\t{row.shown()}", flush=True)
         else:
             word, chance = row.in_short()
             parts = (word, chance, row.shown()) if chance else (word, row.shown())
