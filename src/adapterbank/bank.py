@@ -46,6 +46,8 @@ OF_DATA = (
     "metric", "positive", "skip_bad", "max_rows",
 )  # fmt: skip
 ExportFormat = Literal["adapterbank", "adapterhub", "onnx"]
+# How files end. A folder of such a name would be taken for one.
+OF_FILES = (".onnx", ".zip", ".7z", ".tar", ".gz", ".tgz", ".bz2", ".xz")
 
 
 class Bank:
@@ -266,6 +268,8 @@ class Bank:
         if form == "onnx":
             with self._lock:
                 return export_onnx(self.encoder, package, path)
+        if form == "adapterhub" or not is_archive(path):
+            _check_folder(path, form)
         if form == "adapterhub":
             return export_adapterhub(
                 package,
@@ -339,6 +343,17 @@ def check_package(path: Path) -> None:
             f"{path.name!r} is not a package: that is a folder or a .tar.gz, as export writes it.",
             f"To learn from labelled rows: adapterbank train TASK --train {path}.",
         )
+
+
+def _check_folder(path: Path, form: ExportFormat) -> None:
+    """Refuse a folder that would be taken for a file."""
+    ending = path.suffix.lower()
+    if ending not in OF_FILES:
+        return
+    hint = "Name a new folder." if form == "adapterhub" else "Name a new folder, or a .tar.gz."
+    if ending == ".onnx":
+        hint += " A file of ONNX is written with --format onnx (form='onnx')."
+    raise PackageError(f"{path.name!r} is no name for a folder.", hint)
 
 
 def is_archive(path: Path) -> bool:

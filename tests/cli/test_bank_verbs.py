@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -188,6 +191,24 @@ def test_rows_are_no_package(cli, data) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (
+            ("mood.onnx",),
+            "Name a new folder, or a .tar.gz. A file of ONNX is written with --format",
+        ),
+        (("mood.zip",), "Name a new folder, or a .tar.gz."),
+        (("mood.TAR.GZ", "--format", "adapterhub"), "Name a new folder."),
+    ],
+)
+def test_no_folder_is_called_as_a_file(run, words, hint) -> None:
+    done = run("export", "mood", *words)
+    assert done.returncode == 1
+    assert f"error: '{words[0]}' is no name for a folder. {hint}" in done.stderr
+    assert not Path(words[0]).exists()
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         (("Bad Tenant",), "is not a tenant's name"),
@@ -201,6 +222,21 @@ def test_a_key_that_cannot_be_makes_no_bank(cli, base, words, message) -> None:
     assert not Path("bank").exists()
 
 
+def test_a_key_for_a_bank_that_is_there_takes_no_torch(bank) -> None:
+    """It takes seconds to import, and keys are made by scripts."""
+    lines = (
+        "import sys",
+        "from adapterbank.cli.main import app",
+        "app(['keys', 'create', 'acme'], standalone_mode=False)",
+        "assert 'torch' not in sys.modules",
+    )
+    command = [sys.executable, "-c", "\n".join(lines)]
+    environment = {**os.environ, "ADAPTERBANK_BANK": str(bank)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("ab_")
+
+
 def test_going_on_by_flag(run, base, data) -> None:
     options = ("--train", data / "rows.csv", "--json", "--epochs", "3", "--lr", "0.01")
     done = run("train", "mood", *options, "--from", "mood@1", "--no-baselines")
@@ -210,6 +246,7 @@ def test_going_on_by_flag(run, base, data) -> None:
     words = [each for each in options if each != "--json"]
     done = run("train", "mood", *words, "--from", "mood@1", "--no-baselines", "--even-if-worse")
     assert "rows that this run did not train on; mood@1 may have" in done.stdout
+    assert "\n\n" not in done.stdout  # there are no baselines, so no verdict either
     done = run("train", "mood", *options, "--from", "mood@1", "--size", "8")
     assert done.returncode == 1
     assert "mood@1 has size 32, and size is to be 8" in done.stderr
@@ -223,6 +260,7 @@ def test_going_on_by_flag(run, base, data) -> None:
         (("show", "mood@0"), "names no version"),
         (("verify", "eggs"), "The bank has no task 'eggs'."),
         (("rollback", "mood", "9"), "Task 'mood' has no version 9. It has: 1, 2."),
+        (("rollback", "eggs", "1"), "The bank has no task 'eggs'."),
         (("remove", "eggs"), "The bank has no task 'eggs'."),
         (("import", "nowhere"), "There is no package 'nowhere'"),
         (("import", "nowhere.tar.gz"), "nowhere.tar.gz"),

@@ -9,12 +9,13 @@ import sys
 
 import pytest
 
+from adapterbank.cli.main import _fail
 from cli.conftest import call as run
 from tiny import save_base
 
 VERBS = (
     "demo", "doctor", "params", "train", "sweep", "predict", "evaluate", "tasks", "show", "verify",
-    "rollback", "remove", "gc", "export", "import", "stream",
+    "rollback", "remove", "gc", "export", "import", "stream", "route", "serve", "keys", "study",
 )  # fmt: skip
 
 
@@ -175,3 +176,13 @@ def test_debug_shows_the_trace() -> None:
     done = process("params", "--arch", "gpt-9", ADAPTERBANK_DEBUG="1")
     assert done.returncode == 1
     assert "Traceback" in done.stderr
+
+
+def test_an_error_of_several_lines_is_told_in_one(monkeypatch, capsys) -> None:
+    """Libraries that read a bank elsewhere say more than one."""
+    monkeypatch.delenv("ADAPTERBANK_DEBUG", raising=False)
+    with pytest.raises(SystemExit) as left:
+        _fail("It cannot be read: Validation failed:\n  Invalid length.", "See to it.", OSError())
+    assert left.value.code == 1
+    told = "error: It cannot be read: Validation failed: Invalid length. See to it.\n"
+    assert capsys.readouterr().err == told

@@ -64,6 +64,8 @@ def test_an_empty_line_has_its_place(run) -> None:
     found = lines(run("predict", "mood", "--json", input="good\n\n \nbad\n\n").stdout)
     assert [line["text"] for line in found] == ["good", "", " ", "bad"]
     assert ["error" in line for line in found] == [False, True, True, False]
+    told = run("predict", "mood", input="\ngood\n").stdout
+    assert told.startswith("error\tThe input has an empty text. Give a string.\t\n")
 
 
 def test_the_count_says_what_was_not_answered(run, tmp_path) -> None:
@@ -79,7 +81,10 @@ def test_the_count_says_what_was_not_answered(run, tmp_path) -> None:
 def test_every_column_of_json_lines_is_written(run, tmp_path, name) -> None:
     rows = [*[{"text": "good"}] * HEAD, {"text": "bad", "predicted": "mine", "id": 7}]
     (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert run("predict", "mood", "--file", name, "--out", "ans.csv").returncode == 0
+    done = run("predict", "mood", "--file", name, "--out", "ans.csv")
+    assert done.returncode == 0
+    told = "The input has a column 'predicted': what is found now stands in 'predicted_'.\n"
+    assert done.stderr.startswith(told)
     with (tmp_path / "ans.csv").open(newline="") as file:
         first, *_, second = csv.DictReader(file)
     assert [first["predicted"], first["id"]] == ["", ""]
@@ -164,7 +169,7 @@ def test_what_a_service_refuses_has_its_place(run, tmp_path, monkeypatch) -> Non
     error = {"message": "The text is too long.", "hint": "Shorten it."}
     assert second == {"text": "long", "error": error}
     shown = run(*words, input="good\nlong\n").stdout.splitlines()
-    assert shown == ["good\t1.000\tgood", "error\tThe text is too long.\tlong"]
+    assert shown == ["good\t1.000\tgood", "error\tThe text is too long. Shorten it.\tlong"]
     (tmp_path / "new.csv").write_text("text\ngood\nlong\n")
     done = run(*words, "--file", "new.csv", "--out", "ans.csv")
     assert "2 rows written to ans.csv; 1 of them could not be answered: see error." in done.stderr

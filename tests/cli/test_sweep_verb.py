@@ -73,10 +73,12 @@ def test_a_trial_that_fails_is_named_and_the_others_are_kept(cli, base, data, tm
         "--grid",
         "grid.toml",
     )
-    done = cli(*arguments)
+    done = cli(*arguments, COLUMNS="40")  # of files; no line is cut there
     assert done.returncode == 1
     assert "1 of 2 trials failed; the first is adapters, size 2" in done.stderr
     assert "The loss is" in done.stderr
+    told = [line for line in done.stderr.splitlines() if line.startswith("adapters, size 2")]
+    assert ["dev accuracy" in line and "matthews" in line for line in told].count(True) == 1
     assert len(records(tmp_path / "bank")) == 1
 
 

@@ -122,6 +122,7 @@ def test_start_is_a_normal_cut_off_at_two_deviations(std: float) -> None:
         {"init_std": float("nan")},
         {"init_std": float("inf")},
         {"init_std": "0.01"},
+        {"size": 8_193},
         {"init_std": True},
         {"gate": 1},
         {"train_layer_norms": "False"},

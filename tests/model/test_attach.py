@@ -215,7 +215,7 @@ def test_deepcopy_is_independent(name: str) -> None:
     twin.eval()
     assert not torch.allclose(output(twin), before)
     assert torch.equal(output(model), before)
-    twin.adapterbank.detach()
+    twin.base_model.adapterbank.detach()  # as the page says, which holds for models with a head
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in twin.modules())
     assert torch.equal(output(model), before)
     model.adapterbank.detach()
@@ -267,6 +267,11 @@ def test_attaching_twice_and_detaching_twice_are_refused() -> None:
     with pytest.raises(AttachError, match="not on the model"):
         attachment.detach()
     attach(model).detach()
+
+
+def test_a_size_in_place_of_settings_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"config is 64; it takes an AdapterConfig\."):
+        attach(tiny("bert"), 64)  # type: ignore[arg-type]
 
 
 def test_a_refused_attach_leaves_the_model_alone() -> None:

@@ -78,17 +78,18 @@ def test_roles_are_asked_for(client, as_key, method, path, key) -> None:
 
 
 def test_errors_have_one_shape(client) -> None:
-    for method, path, status, code in (
-        ("GET", "/nothing", 404, "not_found"),
-        ("PUT", "/v1/tasks", 405, "not_allowed"),
-        ("GET", "/v1/tasks?limit=0", 422, "invalid"),
-        ("GET", "/v1/tasks/unknown", 404, "not_found"),
-        ("GET", "/v1/tasks/UPPER", 422, "invalid"),
+    for method, path, status, code, hint in (
+        ("GET", "/nothing", 404, "not_found", "GET /openapi.json lists those there are."),
+        ("PUT", "/v1/tasks", 405, "not_allowed", "GET /openapi.json says what it takes."),
+        ("GET", "/v1/tasks?limit=0", 422, "invalid", "GET /openapi.json says what may be sent."),
+        ("GET", "/v1/tasks/unknown", 404, "not_found", "GET /v1/tasks lists those there are."),
+        ("GET", "/v1/tasks/UPPER", 422, "invalid", "Use 1 to 64 of a-z"),
     ):
         response = client.request(method, path)
         assert response.status_code == status, path
         assert response.json()["error"]["code"] == code
         assert set(response.json()["error"]) == {"code", "message", "hint"}
+        assert response.json()["error"]["hint"].startswith(hint)
 
 
 def test_an_unforeseen_error_says_nothing_of_itself(client, service, monkeypatch, caplog) -> None:

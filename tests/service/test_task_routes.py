@@ -263,6 +263,13 @@ def test_hostile_packages_are_refused(home, way, tmp_path) -> None:
     assert not list((tmp_path / "state" / "uploads").iterdir())
 
 
+def test_a_package_in_a_form_is_told_how_it_is_sent(client) -> None:
+    response = client.post("/v1/tasks/new/package", files={"file": b"x"})
+    assert response.status_code == 422
+    assert response.json()["error"]["message"] == "A form came, and a package is the body itself."
+    assert "--data-binary @new.tar.gz" in response.json()["error"]["hint"]
+
+
 def test_a_damaged_package_fails_its_own_requests_alone(home) -> None:
     store, client = home
     (package,) = (store.files.local / "tasks" / "default" / "plain" / "packages").iterdir()

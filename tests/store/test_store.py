@@ -107,7 +107,7 @@ def test_rollback_remove_and_purge(store: Store) -> None:
     store.remove("spam", purge=True)
     with pytest.raises(TaskNotFound, match="The bank has no task 'spam'"):
         store.find("spam")
-    with pytest.raises(TaskNotFound, match=r"Task 'spam' has no version 2. It has: none"):
+    with pytest.raises(TaskNotFound, match="The bank has no task 'spam'"):
         store.rollback("spam", 2)
     assert put(store) == 5
 

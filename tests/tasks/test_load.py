@@ -39,6 +39,17 @@ def problem(train: object, **options: Any) -> str:
     return str(caught.value)
 
 
+def test_the_header_once_more_is_no_class(tmp_path) -> None:
+    """Files that were written one after the other have it in their middle."""
+    lines = [f"text {i},{i % 2}" for i in range(40)]
+    file = tmp_path / "both.csv"
+    file.write_text("\n".join(["text,label", *lines[:20], "text,label", *lines[20:]]))
+    said = f"both.csv, row 21 (line 22): the header stands here again. {SKIP}"
+    assert problem(file) == said
+    task = load_task("t", file, skip_bad=True)
+    assert (task.kind, task.labels) == ("classification", ("0", "1"))
+
+
 def given_dev(train: object, **options: Any) -> Task:
     """A task whose train stays whole: its own rows are dev."""
     return load_task("t", train, dev=train, **options)

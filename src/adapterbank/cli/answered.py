@@ -104,7 +104,7 @@ def print_answers(rows: Iterator[Row], kind: Kind, as_json: bool) -> None:
         if as_json:
             print(json.dumps(joined(row), ensure_ascii=False, default=str), flush=True)
         elif row.error is not None:
-            print(f"error\t{row.error.message}\t{row.shown()}", flush=True)
+            print(f"error\t{row.error}\t{row.shown()}", flush=True)
         else:
             word, chance = row.in_short()
             parts = (word, chance, row.shown()) if chance else (word, row.shown())
@@ -134,7 +134,12 @@ class Widened:
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._empty = dict.fromkeys(columns, "")
-        self._added = [_free(name, columns) for name in ("predicted", "probability", "error")]
+        names = ("predicted", "probability", "error")
+        self._added = [_free(name, columns) for name in names]
+        for name, free in zip(names, self._added, strict=True):
+            if free != name:
+                told = f"The input has a column {name!r}: what is found now stands in {free!r}."
+                print(told, file=sys.stderr)
 
     def __call__(self, row: Row) -> dict[str, Any]:
         """One row."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +13,22 @@ from adapterbank.cli.options import BankOption, BaseOption
 from adapterbank.cli.output import JSON_HELP, print_json, print_table
 from adapterbank.errors import ConfigError
 
-app = typer.Typer(no_args_is_help=True, help="Keys of the service: create, list, revoke.")
+if TYPE_CHECKING:
+    from adapterbank.store.store import Store
+
+app = typer.Typer(no_args_is_help=True, short_help="Keys of the service: create, list, revoke.")
+
+
+@app.callback()
+def keys() -> None:
+    """Keys of the service: create, list, revoke.
+
+    [bold]Examples[/bold]
+
+      adapterbank keys create acme
+
+      adapterbank keys list
+    """
 
 
 @app.command()
@@ -38,7 +54,6 @@ def create(
 
       adapterbank keys create acme --role read --requests 20 --note "the web shop"
     """
-    from adapterbank.bank import Bank
     from adapterbank.service.auth import ROLES, Keys, Quotas
     from adapterbank.store.names import check_tenant
 
@@ -53,9 +68,22 @@ def create(
         "requests_a_second": requests,
     }
     quotas = Quotas(**{name: each for name, each in given.items() if each is not None})  # type: ignore[arg-type]
-    store = Bank.open(bank, base).store
-    print(Keys(store).create(tenant, role, note, quotas))
+    print(Keys(_store(bank, base)).create(tenant, role, note, quotas))
     print("Keep it: it cannot be shown again.", file=sys.stderr)
+
+
+def _store(bank: str, base: str | None) -> Store:
+    """The store of the bank. Torch, which takes seconds, is for one that is made or whose base is
+    to be looked at."""
+    from adapterbank.errors import BankNotFound
+    from adapterbank.store.store import Store
+
+    if base is None:
+        with suppress(BankNotFound):
+            return Store.open(bank)
+    from adapterbank.bank import Bank
+
+    return Bank.open(bank, base).store
 
 
 @app.command("list")

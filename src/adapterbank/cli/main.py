@@ -113,5 +113,6 @@ def _fail(message: str, hint: str, error: Exception) -> None:
     if os.environ.get("ADAPTERBANK_DEBUG") == "1":
         raise error
     told = sys.stderr if _speaks() else sys.__stderr__  # what went wrong is told by whoever it is
-    print(f"error: {message} {hint}".rstrip(), file=told)
+    lines = f"error: {message} {hint}".splitlines()  # what libraries say may have several
+    print(" ".join(line.strip() for line in lines if line.strip()), file=told)
     sys.exit(1)

@@ -23,9 +23,24 @@ if TYPE_CHECKING:
     from adapterbank.studies.study import Study
 
 study = typer.Typer(
-    no_args_is_help=True, help="Studies: many runs, one question. `run`, `status`, `report`, `new`."
+    no_args_is_help=True,
+    short_help="Studies: many runs, one question. `run`, `status`, `report`, `new`.",
 )
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder with a study.toml.")]
+
+
+@study.callback()
+def studies() -> None:
+    """Studies: many runs, one question.
+
+    [bold]Examples[/bold]
+
+      adapterbank study new studies/messages --train messages.csv
+
+      adapterbank study run studies/messages
+
+      adapterbank study report studies/messages
+    """
 
 
 @study.command()
@@ -257,9 +272,10 @@ def _follow(found: Study, compute: Compute) -> None:
 
     console = Console(stderr=True, highlight=False)
     needed, missing = found.needed(), found.missing()
-    console.print(f"{found.title}: {len(needed) - len(missing)} of {len(needed)} runs are done.")
+    done = len(needed) - len(missing)
+    told = f"{found.title}: {done} of {len(needed)} runs are done."
+    console.print(told, markup=False, soft_wrap=True)
     with counting("runs", console) as bar:
-        done = len(needed) - len(missing)
         line = bar.add_task("runs", total=len(needed), completed=done, note="")
         for config, event in run_study(found, compute):
             what = describe(config)
@@ -270,6 +286,8 @@ def _follow(found: Study, compute: Compute) -> None:
                 bar.update(line, advance=1, total=len(found.needed()))
                 score = event.payload["dev"][event.payload["metric"]]
                 seconds = event.payload["seconds"]
-                console.print(f"{what}: dev {score:.3f} ({seconds:.0f} s)", markup=False)
+                told = f"{what}: dev {score:.3f} ({seconds:.0f} s)"
+                console.print(told, markup=False, soft_wrap=True)
             elif event.kind == "failed":
-                console.print(f"{what}: failed: {event.payload['message']}", markup=False)
+                told = f"{what}: failed: {event.payload['message']}"
+                console.print(told, markup=False, soft_wrap=True)

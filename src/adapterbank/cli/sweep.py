@@ -118,9 +118,10 @@ def _follow(swept: Sweep, compute: Any) -> None:
             elif event.kind == "done":
                 bar.advance(line)
                 dev = ", ".join(f"{k} {v:.3f}" for k, v in event.payload["dev"].items())
-                console.print(f"{trial}: dev {dev}", markup=False)
+                console.print(f"{trial}: dev {dev}", markup=False, soft_wrap=True)
             elif event.kind == "failed":
-                console.print(f"{trial}: failed: {event.payload['message']}", markup=False)
+                told = f"{trial}: failed: {event.payload['message']}"
+                console.print(told, markup=False, soft_wrap=True)
 
 
 def _publish(swept: Sweep, winner: Candidate, store: Store, task: str) -> int:

@@ -298,7 +298,8 @@ def show(entry: Entry, learnt: Learnt, task: Task, bank: str) -> None:
     )
     if classes := classes_of(task, learnt.examples, learnt.predictions):
         print_classes(f"by class ({split})", classes)
-    print(_verdict(manifest, len(learnt.examples)))
+    if verdict := _verdict(manifest, len(learnt.examples)):
+        print(verdict)
     share = manifest.parameters
     print(
         f"{share.trained:,} parameters trained: {share.percent_of_base:.2f} % of the base, "

@@ -29,7 +29,12 @@ def attach(model: nn.Module, config: AdapterConfig | None = None) -> Attachment:
     Trained afterwards: the adapters, the LayerNorms (`config.train_layer_norms`) and, if `model`
     has one, its head. Make the optimiser after this call. `detach()` gives the model back.
     """
-    config = config or AdapterConfig()
+    config = AdapterConfig() if config is None else config
+    if not isinstance(config, AdapterConfig):
+        raise ConfigError(
+            f"config is {config!r}; it takes an AdapterConfig.",
+            "attach(model, AdapterConfig(size=64))",
+        )
     base = base_model(model)
     sites = sites_of(base.config)
     adapted = adapted_layers(config, len(sites.layer_paths(base)))

@@ -15,6 +15,8 @@ Where = Literal["both", "attention", "output"]
 Insertion = Literal["serial", "parallel"]
 Norm = Literal["none", "layer", "batch"]
 
+LARGEST_SIZE = 8_192
+
 
 @dataclass(frozen=True)
 class AdapterConfig:
@@ -45,6 +47,11 @@ class AdapterConfig:
         for each in fields(self):
             object.__setattr__(self, each.name, plain(getattr(self, each.name)))
         check_count("size", self.size)
+        if self.size > LARGEST_SIZE:  # it would be killed for its memory, without a word
+            raise ConfigError(
+                f"size is {self.size:,}; it is at most {LARGEST_SIZE:,}.",
+                "The paper's largest is 512: a bottleneck is narrower than the encoder's states.",
+            )
         check_count("hidden_layers", self.hidden_layers)
         check_choice("activation", self.activation, get_args(Activation))
         check_choice("where", self.where, get_args(Where))

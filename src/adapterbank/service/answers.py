@@ -104,10 +104,12 @@ def failure(error: AdapterBankError) -> Response:
     return answer({"error": described(error)}, status, headers)
 
 
-def refusal(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+def refusal(
+    status: int, message: str, headers: dict[str, str] | None = None, hint: str = ""
+) -> Response:
     """What the framework itself refuses, in the same shape."""
     code = STATUSES.get(status, "internal" if status >= 500 else "invalid")
-    return answer({"error": {"code": code, "message": message, "hint": ""}}, status, headers)
+    return answer({"error": {"code": code, "message": message, "hint": hint}}, status, headers)
 
 
 def answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -22,13 +22,18 @@ from adapterbank.service.answers import failure, refusal
 from adapterbank.service.gate import Gate
 from adapterbank.service.limits import IN_FLIGHT, BodyLate
 from adapterbank.service.routes import answers, health, packages, tasks, training
-from adapterbank.service.schemas import BODIES
+from adapterbank.service.schemas import BODIES, SENT
 from adapterbank.service.service import Service
 
 CONSOLE = Path(__file__).parent / "console"
 # That wait for tasks to load and for disks: more than one tenant's requests. Batches have a thread
 # of their own.
 THREADS = IN_FLIGHT + 64
+# In place of the framework's words, which do not say what to do.
+REFUSED = {
+    404: ("There is nothing at this address.", "GET /openapi.json lists those there are."),
+    405: ("This address is not asked with this method.", "GET /openapi.json says what it takes."),
+}
 
 
 def make_app(service: Service) -> FastAPI:
@@ -110,9 +115,10 @@ def _handle_errors(app: FastAPI) -> None:
         del request
         first = error.errors()[0]
         place = ".".join(str(each)[:100] for each in first["loc"])
-        return refusal(422, f"{place}: {first['msg']}.")
+        return refusal(422, f"{place}: {first['msg']}.", hint=SENT)
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
         del request
-        return refusal(error.status_code, str(error.detail), dict(error.headers or {}))
+        message, hint = REFUSED.get(error.status_code, (str(error.detail), ""))
+        return refusal(error.status_code, message, dict(error.headers or {}), hint)

@@ -255,6 +255,7 @@ class Inspection(BaseModel):
     error: dict[str, str] | None = Field(description="Why it cannot be learnt from as it is.")
 
 
+SENT = "GET /openapi.json says what may be sent."
 BODIES: tuple[type[BaseModel], ...] = (
     PredictRequest,
     MixedRequest,
@@ -273,6 +274,4 @@ def parse(model: type[Model], body: bytes | str, what: str = "body") -> Model:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(each)[:100] for each in first["loc"])
         where = f"{what}, {place}" if place else what
-        raise DataError(
-            f"{where}: {first['msg']}.", "GET /openapi.json says what may be sent."
-        ) from None
+        raise DataError(f"{where}: {first['msg']}.", SENT) from None

@@ -294,8 +294,10 @@ class Store:
         name = check_name(name)
 
         def change(state: Record) -> Record:
+            if not state.versions:
+                raise self._unknown(name, state)
             if state.find(version) is None:
-                has = ", ".join(str(each.version) for each in state.versions) or "none"
+                has = ", ".join(str(each.version) for each in state.versions)
                 raise TaskNotFound(f"Task {name!r} has no version {version}.", f"It has: {has}.")
             return state.rollback(version)
 

@@ -81,6 +81,11 @@ def _archive(packed: Packed, folder: Path) -> BinaryIO:
 async def upload(caller: Trainer, service: Running, task: TaskName, request: Request) -> Response:
     """Take in a package as the task's next version, once it has been checked."""
     name = full_name(caller.tenant, check_name(task))
+    if request.headers.get("content-type", "").lower().startswith("multipart/"):
+        raise DataError(
+            "A form came, and a package is the body itself.",
+            f"Send it as it is: curl --data-binary @{task}.tar.gz …",
+        )
     await run_in_threadpool(service.check_room, caller, task)
     async with passing_folder(service) as folder:
         file = folder / "package.tar.gz"
