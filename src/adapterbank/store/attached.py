@@ -153,4 +153,5 @@ def _explained(place: Path) -> Iterator[None]:
     except OSError as error:
         raise PackageError(f"{place} cannot be read: {error.strerror}.", hint) from error
     except (ValueError, ConfigError) as error:
-        raise PackageError(f"The adapters in {place} are damaged: {error}.", hint) from error
+        said = getattr(error, "message", str(error)).rstrip(".")
+        raise PackageError(f"The adapters in {place} are damaged: {said}.", hint) from error
