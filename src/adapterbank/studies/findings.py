@@ -70,6 +70,7 @@ def markdown(findings: list[Finding]) -> str:
     return lines(
         ["the paper's finding", "here?", "figures", "study"],
         [[f.statement, shown[f.verdict], f.figures, f.study] for f in findings],
+        words=True,
     )
 
 

@@ -72,10 +72,10 @@ def line(cells: Iterable[object]) -> str:
     return f"| {' | '.join(str(cell).replace('|', '/') for cell in cells)} |"
 
 
-def lines(head: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
-    """A Markdown table; every column but the first holds figures."""
+def lines(head: Iterable[object], rows: Iterable[Iterable[object]], *, words: bool = False) -> str:
+    """A Markdown table; every column but the first holds figures, or `words`."""
     head = list(head)
-    marks = ["---", *["--:"] * (len(head) - 1)]
+    marks = ["---", *["---" if words else "--:"] * (len(head) - 1)]
     return "\n".join([line(head), line(marks), *map(line, rows)]) + "\n"
 
 
