@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from adapterbank.cli.output import print_classes
+from adapterbank.tasks.metrics import ClassRow
 from cli.conftest import QUICK
 
 
@@ -32,3 +34,13 @@ def test_labels_of_a_multi_label_task_have_rows_of_their_own(cli, base, data) ->
     assert [row["label"] for row in found["classes"]] == ["bad", "film", "good"]
     assert [row["rows"] for row in found["classes"]] == [9, 18, 9]
     assert all(0 <= row["f1"] <= 1 for row in found["classes"])
+
+
+def test_of_very_many_classes_the_worst_are_shown(capsys) -> None:
+    rows = [ClassRow(f"class {i}", 5, 0.5, 0.5, i / 100, "") for i in range(40)]
+    print_classes("by class", rows[::-1])
+    shown = capsys.readouterr().out
+    assert "class 0 " in shown
+    assert "class 29" in shown
+    assert "class 30" not in shown
+    assert "and 10 more, with an F1 from 0.30 to 0.39" in shown

@@ -145,3 +145,14 @@ def test_few_rows_to_score_are_told(rows: int) -> None:
     assert "dev has 9 rows: a score on so few is mostly chance" in (
         data_report(numbers, None, 128).warnings
     )
+
+
+def test_labels_that_are_one_to_a_person_are_said() -> None:
+    labels = ("BUG", "bug", "question", "by hand", "by  Hand")
+    train = [Example(f"text {i}", label) for i, label in enumerate(labels * 9)]
+    (alike,) = (
+        warning
+        for warning in data_report(Task("t", labels, train, train[:30]), None, 80).warnings
+        if "case" in warning
+    )
+    assert alike == "labels that differ in case or spaces alone: 'BUG', 'bug'"

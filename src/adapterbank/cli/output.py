@@ -49,8 +49,12 @@ def print_facts(title: str, facts: Mapping[str, str]) -> None:
         print(f"  {name:<{width}}  {text}")
 
 
+CLASSES_SHOWN = 30  # what fits a screen; `evaluate --json` has them all
+
+
 def print_classes(title: str, classes: Sequence[ClassRow]) -> None:
-    """How each class fares, the worst first."""
+    """How each class fares, the worst first; of very many, those that one would look at."""
+    ordered = sorted(classes, key=lambda row: row.f1)
     print_table(
         title,
         ("class", "rows", "precision", "recall", "F1", "most confused with"),
@@ -63,9 +67,11 @@ def print_classes(title: str, classes: Sequence[ClassRow]) -> None:
                 f"{row.f1:.2f}",
                 row.most_confused_with,
             )
-            for row in sorted(classes, key=lambda row: row.f1)
+            for row in ordered[:CLASSES_SHOWN]
         ],
     )
+    if more := ordered[CLASSES_SHOWN:]:
+        print(f"and {len(more)} more, with an F1 from {more[0].f1:.2f} to {more[-1].f1:.2f}")
 
 
 def counting(what: str, console: Console) -> Progress:

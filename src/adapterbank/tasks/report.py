@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -129,6 +129,8 @@ class DataReport:
                 f"{counted(len(few), 'label')} with fewer than {FEW_ROWS} rows in train, "
                 f"such as {shown(few[-1])}"
             )
+        if alike := _alike(self.classes):
+            yield f"labels that differ in case or spaces alone: {', '.join(map(shown, alike))}"
         for split in ("dev", "test"):
             if 0 < (number := self.rows.get(split, 0)) < FEW_SCORED:
                 yield f"{split} has {counted(number, 'row')}: {self._how_far_off(number)}"
@@ -144,6 +146,14 @@ class DataReport:
             return "a score on so few is mostly chance"
         # Two standard errors of a share near one half, where they are largest.
         return f"a score on so few may be off by up to {200 * accuracy_error(0.5, rows):.0f} points"
+
+
+def _alike(labels: Iterable[str]) -> tuple[str, ...]:
+    """The first labels that a person would take for one: most likely a slip of who typed them."""
+    found: dict[str, list[str]] = {}
+    for label in labels:
+        found.setdefault(" ".join(label.casefold().split()), []).append(label)
+    return next((tuple(same) for same in found.values() if len(same) > 1), ())
 
 
 def data_report(
