@@ -14,10 +14,11 @@ import pytest
 from adapterbank.cli.study import report
 from adapterbank.errors import ConfigError
 from adapterbank.studies.answers import KINDS, budget, kind_of
-from adapterbank.studies.findings import MARK, STATEMENTS, findings_of
+from adapterbank.studies.findings import MARK, findings_of
 from adapterbank.studies.findings import markdown as of_findings
 from adapterbank.studies.report import as_html, as_markdown, study_folders, write_page
 from adapterbank.studies.runs import Rows
+from adapterbank.studies.statements import STATEMENTS
 from adapterbank.studies.study import Study
 from adapterbank.studies.study_file import read_study
 
