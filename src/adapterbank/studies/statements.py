@@ -20,9 +20,7 @@ Test = Callable[[Answer], Verdict | None]  # None: the answer does not speak to 
 NEAR = 0.4  # points: the gap of the paper's own table 1
 ROBUST = 1e-2  # the largest start that does no harm …
 STEADY = 3.0  # … where scores are within so many points of each other
-# Per cent of the score that one layer's adapters may cost: a sixth of ours, where the paper's 2 % are
-# for a twelfth.
-LITTLE = 4
+LITTLE = 4  # per cent, for a sixth of all adapters; the paper's 2 are for a twelfth
 BELOW = 2.0  # points: half of what LayerNorms alone lose in the paper
 PAPERS_RATE = 1e-3  # figure 7 of the paper ends here
 THOUSAND = 1.5  # points: the standard error of a score on a thousand questions
