@@ -15,10 +15,10 @@ from adapterbank.serving.predictor import Predictor
 from adapterbank.store.mount import mount
 from adapterbank.store.package import Package, pack
 from adapterbank.tasks.samples import load_sample
-from adapterbank.tasks.task import Example
+from adapterbank.tasks.task import Example, Task
 from adapterbank.training.evaluate import logits_of, predictions_of, scores_of
 from adapterbank.training.rows import prepare
-from tiny import save_base
+from tiny import WORDS, save_base
 
 TASK = load_sample("support")
 # An epoch on a tiny random base need not teach anything here.
@@ -58,11 +58,13 @@ def score_of(bank: Bank, package: Package, examples: list[Example], change) -> f
     """The slow way: a package of its own, with tensors changed."""
     tensors = {name: tensor.clone() for name, tensor in package.tensors.items()}
     change(tensors)
-    other = pack(package.manifest, tensors).unpack()
-    rows = prepare(bank.encoder, TASK, examples, package.manifest.max_length)
+    manifest = package.manifest
+    other = pack(manifest, tensors).unpack()
+    task = Task(manifest.task, manifest.labels, (), examples, (), manifest.kind, manifest.metric)
+    rows = prepare(bank.encoder, task, examples, manifest.max_length)
     with mount(bank.encoder, other) as model:
-        answers = predictions_of(TASK, rows, logits_of(model, rows))
-    return scores_of(TASK, examples, answers)[TASK.metric]
+        answers = predictions_of(task, rows, logits_of(model, rows))
+    return scores_of(task, examples, answers)[task.metric]
 
 
 def test_a_score_without_some_layers_is_that_of_a_model_without_their_adapters(
@@ -84,6 +86,44 @@ def test_a_score_without_some_layers_is_that_of_a_model_without_their_adapters(
         assert found.score_without(first, last) == score_of(bank, package, examples, gone)
         scores.add(found.score_without(first, last))
     assert len(scores) > 1  # removing something does change something
+
+
+@pytest.mark.parametrize(
+    ("architecture", "layers"),
+    [
+        *[(each, None) for each in ("bert", "albert", "deberta-v2", "modernbert", "mpnet")],
+        *[(each, (1, 3)) for each in ("bert", "deberta-v2", "modernbert", "mpnet")],
+    ],
+)
+def test_passes_that_begin_where_another_left_off_answer_the_same(
+    architecture, layers, tmp_path
+) -> None:
+    """Whatever comes between layers, and whichever have adapters: numbers, to the last bit."""
+    bank = Bank.open(tmp_path / "bank", str(save_base(tmp_path / "base", architecture)))
+    drawing = random.Random(0)
+    texts = [" ".join(drawing.choices(WORDS[5:], k=drawing.randint(1, 40))) for _ in range(90)]
+    rows = [{"text": text, "label": drawing.gauss(0, 1)} for text in texts]
+    bank.learn(
+        "scores", rows, kind="regression", metric="mean_absolute_error", epochs=1, size=4,
+        layers=layers, baselines=False,
+    )  # fmt: skip
+    learnt = bank.store.load(bank.store.find("scores"))
+    torch.manual_seed(0)
+    package = pack(
+        learnt.manifest,
+        {name: torch.randn_like(tensor) / 2 for name, tensor in learnt.tensors.items()},
+    ).unpack()
+    examples = [Example(text, 0.0) for text in texts]
+    found = ablate(bank.encoder, package, examples)
+    for each in found.without:
+
+        def gone(tensors, each=each) -> None:
+            for name, tensor in tensors.items():
+                if ".up." in name and each.first <= int(name.split(".")[1]) <= each.last:
+                    tensor.zero_()
+
+        assert each.score == score_of(bank, package, examples, gone)
+    assert len({found.whole, *(each.score for each in found.without)}) == len(found.without) + 1
 
 
 def test_the_strongest_units_are_those_that_are_kept(bank, package, examples) -> None:

@@ -11,22 +11,28 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import chain, zip_longest
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from adapterbank.errors import ConfigError
 from adapterbank.model.encoder import Encoder
-from adapterbank.model.task_model import TaskModel
+from adapterbank.model.task_model import Row, TaskModel, token_batches
 from adapterbank.store.mount import mount
 from adapterbank.store.package import Package
 from adapterbank.tasks.metrics import LOWER_IS_BETTER
 from adapterbank.tasks.predictions import Prediction
 from adapterbank.tasks.task import Example, Task
-from adapterbank.training.evaluate import logits_of, predictions_of, scores_of
+from adapterbank.training.evaluate import predictions_of, scores_of
 from adapterbank.training.rows import prepare
 
+_Batch = tuple[Sequence[Row], Sequence[Row] | None]
+_Change = tuple[int, int] | int | None  # a run of layers without adapters, a size, or none
+_NOTHING = np.empty(0, np.float32)
 _ADAPTER = re.compile(r"(layer\.(\d+)\.(?:attention|output))\.up\.weight")
 
 
@@ -112,37 +118,113 @@ def ablate(
         manifest.positive,
     )  # fmt: skip
     rows = prepare(encoder, task, examples, manifest.max_length)
+    tokens, types = rows.encoded.take()
     with mount(encoder, package) as model:
         names = _adapters(model)
         layers = sorted(names)
         spans = [(first, last) for first in layers for last in layers if first <= last]
         halves = _halves(manifest.adapter.size)
+        batches = list(token_batches([len(row) for row in tokens]))
+        found: dict[_Change, list[NDArray[np.float32]]] = {
+            change: [_NOTHING] * len(tokens) for change in (None, *spans, *halves)
+        }
         done = 0
-
-        def score() -> float:
-            nonlocal done
-            answers = predictions_of(
-                task, rows, logits_of(model, rows), threshold=manifest.threshold
+        for chosen in batches:
+            batch = (
+                [tokens[i] for i in chosen],
+                None if types is None else [types[i] for i in chosen],
             )
-            done += 1
-            progress(done, 1 + len(spans) + len(halves))
-            return scores_of(task, examples, answers)[task.metric]
-
-        whole = score()
-        without = []
-        for first, last in spans:
-            with _zeroed(
-                model, (n for each in layers if first <= each <= last for n in names[each])
+            by_row = [len(row) for row in batch[0]] if rows.windows is not None else 1
+            for change, logits in chain(
+                _without_runs(model, encoder, names, batch), _narrowed(model, names, halves, batch)
             ):
-                without.append(Without(first, last, score()))
-        narrowed = []
-        for size in halves:
-            with _kept(model, [n for each in layers for n in names[each]], size):
-                narrowed.append(Narrowed(size, score()))
+                for i, piece in zip(chosen, _pieces(logits, by_row), strict=True):
+                    found[change][i] = piece
+                done += 1
+                progress(done, len(found) * len(batches))
+
+    def score(change: _Change) -> float:
+        answers = predictions_of(
+            task, rows, np.concatenate(found[change]), threshold=manifest.threshold
+        )
+        return scores_of(task, examples, answers)[task.metric]
+
     return Ablation(
-        task.metric, len(examples), tuple(layers), whole, _constant(task, examples),
-        tuple(without), tuple(narrowed),
+        task.metric, len(examples), tuple(layers), score(None), _constant(task, examples),
+        tuple(Without(*span, score(span)) for span in spans),
+        tuple(Narrowed(size, score(size)) for size in halves),
     )  # fmt: skip
+
+
+def _without_runs(
+    model: TaskModel, encoder: Encoder, names: Mapping[int, list[str]], batch: _Batch
+) -> Iterator[tuple[_Change, NDArray[np.float32]]]:
+    """Logits of one batch: with all adapters, and without those of each run of layers.
+
+    Below its first layer a run without adapters is the whole; and without layers i to j it is, as
+    far as layer j, the run without i to j - 1. So each begins at its last layer, with what an
+    earlier one left there: of twelve layers 30 passes in place of 79, of six 10 in place of 22.
+    """
+    layers = encoder.sites.layer_modules(model.base)
+    with _kept_outputs(layers) as whole:
+        yield None, model.logits(*batch)
+    entering: dict[int, Any] = {}  # the next layer, without adapters from this one on
+    adapted = sorted(names)
+    for last, above in zip_longest(adapted, adapted[1:], fillvalue=len(layers)):
+        if last:
+            entering[last] = whole[layers[last - 1]]
+        with _zeroed(model, names[last]):
+            for first in [layer for layer in adapted if layer <= last]:
+                below = {layer: whole[layer] for layer in layers[:last]}
+                if last:
+                    below[layers[last - 1]] = entering[first]
+                with _answering(below), _kept_outputs([layers[above - 1]]) as left:
+                    yield (first, last), model.logits(*batch)
+                entering[first] = left[layers[above - 1]]
+
+
+def _narrowed(
+    model: TaskModel, names: Mapping[int, list[str]], halves: Sequence[int], batch: _Batch
+) -> Iterator[tuple[_Change, NDArray[np.float32]]]:
+    """Logits of one batch with the strongest units of each adapter alone."""
+    for size in halves:
+        with _kept(model, [name for each in names.values() for name in each], size):
+            yield size, model.logits(*batch)
+
+
+@contextmanager
+def _kept_outputs(layers: Iterable[nn.Module]) -> Iterator[dict[nn.Module, Any]]:
+    """What layers answer within this block, each the last time it is asked."""
+    outputs: dict[nn.Module, Any] = {}
+
+    def keep(layer: nn.Module, _: Any, output: Any) -> None:
+        outputs[layer] = output
+
+    handles = [layer.register_forward_hook(keep) for layer in layers]
+    try:
+        yield outputs
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def _answering(outputs: Mapping[nn.Module, Any]) -> Iterator[None]:
+    """Layers that answer what is known, and compute nothing."""
+    for layer, output in outputs.items():
+        layer.forward = lambda *_, output=output, **__: output
+    try:
+        yield
+    finally:
+        for layer in outputs:
+            del layer.forward
+
+
+def _pieces(logits: NDArray[np.float32], by_row: list[int] | int) -> list[NDArray[np.float32]]:
+    """Those of each row."""
+    if isinstance(by_row, int):
+        return [logits[i : i + 1] for i in range(len(logits))]
+    return np.split(logits, np.cumsum(by_row)[:-1])
 
 
 def _adapters(model: TaskModel) -> dict[int, list[str]]:

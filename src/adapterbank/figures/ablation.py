@@ -11,9 +11,11 @@ from adapterbank.figures.style import look, note, picture
 def draw_ablation(answer: dict[str, Any], path: Path) -> None:
     """First layer removed down, last across; red is lost."""
     removed, starts = answer["removed"], {t: p for t, p in answer["starts"].items() if p}
-    panels = len(removed) + bool(starts)
-    with picture(path, 3.1 * max(panels, 1) + 0.7, 3.3) as figure:
-        axes = list(figure.subplots(1, max(panels, 1), squeeze=False)[0])
+    panels = max(len(removed) + bool(starts), 1)
+    layers = max((len(found["layers"]) for found in removed.values()), default=0)
+    side = max(3.1, 0.34 * layers)  # inches; a number needs a third of one
+    with picture(path, side * panels + 0.7, side + 0.2) as figure:
+        axes = list(figure.subplots(1, panels, squeeze=False)[0])
         changes = {
             task: {(i, j): change for i, j, change in found["change"]}
             for task, found in removed.items()
