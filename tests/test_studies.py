@@ -176,6 +176,14 @@ def test_the_recipes_own_numbers_are_part_of_a_run(done, monkeypatch) -> None:
     assert done.config(rows, settings, 0).digest != before.digest
 
 
+def test_a_whole_number_is_the_same_run_as_the_fraction_it_is(done) -> None:
+    rows = done.rows[0]
+    whole, fraction = (
+        done.config(rows, {"clip": number, "init_std": number}, 0) for number in (1, 1.0)
+    )
+    assert whole.digest == fraction.digest
+
+
 def test_a_default_that_is_spelt_out_is_the_same_run(done) -> None:
     rows = done.rows[0]
     plain = done.config(rows, {}, 0)
@@ -393,6 +401,32 @@ def test_other_rows_are_not_taken_for_the_studys(done) -> None:
         ),
         ('title = "x"\ntasks = ["support"]\n[[arm]]\nname = "a"\nminutes = 2', "has 'minutes'"),
         ('title = "x"\ntasks = ["support"]\n[[arm]]\nname = "a"\nseed = 2', "has 'seed'"),
+        (
+            'title = "x"\ntasks = ["support"]\n[[arm]]\nname = "a"\nchoose = "false"',
+            "choose of a is 'false'; it is true or false",
+        ),
+        (
+            'title = "x"\ntasks = ["support"]\n[[arm]]\nname = "a"\nproducts = ["fp32", "auto"]',
+            "products is 'auto'",
+        ),
+        (
+            'title = "x"\ntasks = [{name = "support", size = 16, epochs = 9}]\n[[arm]]\nname = "a"',
+            r"\(support\): size or epochs is no setting of a task.*\[\[arm\]\]",
+        ),
+        (
+            'title = "x"\ntasks = ["support"]\n[[arm]]\nname = "a"\nprobe = ["fp16", "nope"]',
+            r"asks for the probe \['fp16', 'nope'\]",
+        ),
+        (
+            'title = "x"\ntasks = ["support"]\n[[arm]]\nname = "a"\nmethod = "full"\n'
+            'probe = "ablation"',
+            "a trains by full: nothing for 'ablation'",
+        ),
+        (
+            'title = "x"\ntasks = ["support"]\n[[arm]]\nname = "a"\nmethod = ["head", "n-grams"]\n'
+            'probe = "fp16"',
+            "a trains by n-grams",
+        ),
     ],
 )
 def test_a_study_that_makes_no_sense_is_refused(tmp_path, text, message) -> None:
@@ -519,6 +553,67 @@ def test_changed_rows_do_not_stand_beside_the_old_ones(base, tmp_path) -> None:
         list(run_study(read_study(home), InProcess()))
     (home / "study.lock").unlink()
     list(run_study(read_study(home), InProcess()))
+
+
+def test_another_question_about_the_same_rows_is_asked_anew(base, tmp_path) -> None:
+    home = write(tmp_path, OWN.format(base=base))
+    own_rows(home / "mine.csv")
+    assert read_study(home).facts.tasks["mine"].metric == "accuracy"
+    path = home / "study.toml"
+    path.write_text(path.read_text().replace('train = "', 'metric = "macro_f1", train = "'))
+    study = read_study(home)
+    assert study.facts.tasks["mine"].metric == "macro_f1"  # not what the lock has
+    study.look(fresh=True)  # nor is anything said to have changed
+
+
+def test_a_study_may_be_called_by_a_dot(done, monkeypatch) -> None:
+    """Its neighbours' records are its own still."""
+    monkeypatch.chdir(done.folder)
+    here = read_study(Path())
+    assert here.needed()
+    assert here.missing() == []
+    assert here.store.folder == done.store.folder.resolve()
+
+
+def test_a_base_is_named_from_where_the_study_is(base, tmp_path, monkeypatch) -> None:
+    home = write(tmp_path, OWN.format(base="../bases/tiny"))
+    own_rows(home / "mine.csv")
+    (tmp_path / "bases").mkdir()
+    (tmp_path / "bases" / "tiny").symlink_to(base)
+    monkeypatch.chdir(home / "..")
+    study = read_study(Path("small"))
+    list(run_study(study, InProcess()))
+    assert study.missing() == []
+    assert json.loads((home / "study.lock").read_text())["base"]["name"] == "../bases/tiny"
+
+
+def test_what_is_trained_is_kept_until_its_record_is(done, monkeypatch) -> None:
+    config = done.config(done.rows[0], {"size": 4, "epochs": 2}, 9)
+    states = done.store.folder.parent / ".runs"
+    before = {path for path in states.rglob("*") if path.is_file()}
+
+    def put(*_: object) -> None:
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr("adapterbank.training.checkpoint.EVERY", 0.0)
+        full.setattr("adapterbank.training.checkpoint.COST", 1e9)
+        full.setattr(RunStore, "put", put)
+        with pytest.raises(OSError, match="No space"):
+            work(arguments_of(done, config), lambda _: None)
+    assert {path for path in states.rglob("*") if path.is_file()} - before
+    steps: list[dict[str, Any]] = []
+    work(arguments_of(done, config), steps.append)
+    assert not steps  # it is all in its state
+    done.store.path(config).unlink()
+
+
+def test_words_are_counted_for_no_spans(done, monkeypatch) -> None:
+    facts = done.facts
+    spans = {name: replace(task, kind="span") for name, task in facts.tasks.items()}
+    monkeypatch.setitem(done.__dict__, "facts", replace(facts, tasks=spans))
+    with pytest.raises(ConfigError, match="asks for spans, which n-grams cannot answer"):
+        done.config(done.rows[0], {"method": "n-grams"}, 0)
 
 
 def test_a_damaged_lock_is_said_with_its_way_out(base, tmp_path) -> None:

@@ -415,6 +415,26 @@ def test_numbers_are_not_counted_as_answers(tmp_path, monkeypatch) -> None:
         ('[paper]\nfull = 1\n[[arm]]\nname = "a"', r"no table.*paper\."),
         ('figure = "fp16"\n[[arm]]\nname = "a"', r"a has none.*probe ="),
         ('choose = false\n[[arm]]\nname = "a"\nsize = [1, 2]', r"a has several.*choose"),
+        ('figure = "rates"\n[[arm]]\nname = "a"', r"list of learning rates, and there are 0"),
+        ('figure = "ablation"\n[[arm]]\nname = "a"', r"probe ablation.*there are 0"),
+        (
+            'figure = "ablation"\nchoose = false\n[[arm]]\nname = "a"\n'
+            "init_std = [1e-2, 1.0]\nsize = [1, 2]",
+            r"a list of init_std alone, and there are 0",
+        ),
+        (
+            'figure = "ablation"\n[[arm]]\nname = "a"\nprobe = "ablation"\n'
+            '[[arm]]\nname = "b"\nprobe = "ablation"',
+            "there are 2",
+        ),
+        ('figure = "fp16"\n[[arm]]\nname = "a"\nprobe = "fp16"\n[[arm]]\nname = "b"', "are 2"),
+        (
+            'figure = "curve"\nchoose = false\n[[arm]]\nname = "a"\nsize = [4, 8]\n'
+            '[[arm]]\nname = "a 8"\nsize = 16',
+            "two points are called a 8",
+        ),
+        ("[group]\nall = []\n[[arm]]\nname = 'a'", r"group is no list of tasks"),
+        ("[group]\nall = [1]\n[[arm]]\nname = 'a'", r"all has 1, which the study has not"),
     ],
 )
 def test_what_a_figure_needs_is_asked_for_before_anything_runs(tmp_path, text, message) -> None:
@@ -424,10 +444,9 @@ def test_what_a_figure_needs_is_asked_for_before_anything_runs(tmp_path, text, m
 
 @pytest.mark.parametrize("figure", KINDS)
 def test_before_the_first_run_every_kind_says_so(tmp_path, figure) -> None:
-    probe = "fp16" if figure == "fp16" else ""
-    arm = f'[[arm]]\nname = "a"\nlearning_rate = [1e-3, 2e-3]\nprobe = "{probe}"\n'
-    other = '[[arm]]\nname = "full"\nmethod = "full"\n'
-    make(tmp_path, f'figure = "{figure}"\nreference = "full"\n{arm}{other}')
+    probe = KINDS[figure].probe or ("ablation" if figure == "ablation" else "")
+    text = f'figure = "{figure}"\nreference = "a"\n[[arm]]\nname = "a"\nprobe = "{probe}"\n'
+    make(tmp_path, f"{text}learning_rate = [1e-3, 2e-3]")
     page = write_page(tmp_path / "byhand")
     assert "No run is done yet" in page.text
     assert page.status.startswith("0 of ")
@@ -536,8 +555,27 @@ def test_a_task_that_was_not_learnt_has_nothing_to_remove() -> None:
     without = [[0, 0, 0.26], [0, 1, 0.26], [1, 1, 0.51]]
     poor = {"layers": [0, 1], "whole": 0.52, "constant": 0.5, "without": without, "change": change}
     assert [test({"removed": {"poor": poor}}) for test in tests] == [None, None, None]
-    verdicts = [test({"removed": {"good": {**poor, "constant": 0.26}}}) for test in tests]
+    good = {**poor, "constant": 0.26, "halves_error": 2.0}
+    verdicts = [test({"removed": {"good": good}}) for test in tests]
     assert [verdict[0] for verdict in verdicts] == [False, True, False]
+
+
+def test_halves_of_the_layers_are_as_good_as_each_other_within_their_noise() -> None:
+    test = next(test for text, _, test in STATEMENTS if text.startswith("Upper layers"))
+
+    def found(lower: float, upper: float, error: float | None) -> dict[str, Any]:
+        change = [[0, 0, lower], [0, 1, -50.0], [1, 1, upper]]
+        return {"layers": [0, 1], "whole": 0.9, "constant": 0.5, "change": change,
+                "halves_error": error}  # fmt: skip
+
+    assert test({"removed": {"a": found(-18.0, -16.9, 2.0)}})[0] is None
+    assert test({"removed": {"a": found(-10.0, -16.9, 2.0)}})[0] is True
+    assert test({"removed": {"a": found(-18.0, -6.9, 2.0)}})[0] is False
+    assert test({"removed": {"a": found(-18.0, -6.9, None)}})[0] is None  # one seed
+    both = {"a": found(-10.0, -16.9, 2.0), "b": found(-18.0, -6.9, 2.0)}
+    held, told = test({"removed": both})
+    assert held is None
+    assert "a: lower half -10.0 %, upper half -16.9 %, 6.9 ± 2.0 apart" in told
 
 
 @pytest.mark.parametrize(("norms", "holds"), [(78.0, True), (79.0, False)])
@@ -652,6 +690,19 @@ def test_findings_stand_where_the_mark_is(ablation, tmp_path) -> None:
     assert page.index("Words") < page.index("the paper's finding") < page.index("More words")
 
 
+def test_a_study_that_was_never_begun_holds_up_no_report(ablation, tmp_path) -> None:
+    """Its base may be one that is not here."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "study.toml").write_text(
+        f"{HEAD}base = '../bases/none'\n[[arm]]\nname = 'a'"
+    )
+    report(tmp_path, markdown=None, html=None)
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert page.count("By hand") >= 4  # both studies, and the links to them
+    assert "No run is done yet" in page
+    assert write_page(tmp_path / "other").status.startswith("not begun (")
+
+
 def test_the_standard_error_is_the_usual_one(table) -> None:
     scores = [80.0, 81.0, 82.0]
     cell = kind_of(table).compute(table)["arms"][0]["cells"]["support"]
@@ -694,6 +745,7 @@ def test_a_variant_is_better_only_beyond_its_noise() -> None:
 
     test = _finding("variants")
     assert test(arms()) is None
-    assert test(arms({"mean": -3, "error": 0.1}, {"mean": 0.3, "error": 0.2}))[0]
-    assert test(arms({"mean": -3, "error": 0.1}, {"mean": 0.5, "error": 0.2}))[0] is False
+    assert test(arms({"mean": -3, "error": 0.1}, {"mean": 0.1, "error": 0.2}))[0]
+    assert test(arms({"mean": -3, "error": 0.1}, {"mean": 0.1, "error": 1.0}))[0] is None
+    assert test(arms({"mean": -3, "error": 0.1}, {"mean": 0.9, "error": 0.2}))[0] is False
     assert test(arms({"mean": -3, "error": 0.1}, {"mean": 0.5, "error": 0.3}))[0] is None

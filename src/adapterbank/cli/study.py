@@ -231,7 +231,8 @@ def _run_stream(folder: Path) -> None:
 
     path = folder / LIST
     source = open_source(path, {})
-    home = Bank.open(folder.parent / ".runs" / folder.name)
+    place = folder.resolve()
+    home = Bank.open(place.parent / ".runs" / place.name)
     running = Stream(home, path, source, contrast=True)
     try:
         follow(running.run())

@@ -62,6 +62,7 @@ class AdapterConfig:
         check_number(
             "init_std", self.init_std, hint="The paper uses 0.01; anything below that is as good."
         )
+        object.__setattr__(self, "init_std", float(self.init_std))
         if self.layers is not None:
             given = self.layers if isinstance(self.layers, list | tuple | set | range) else ()
             layers = tuple(sorted(set(given)))

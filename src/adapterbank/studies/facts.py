@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adapterbank.compute.records import write_record
 from adapterbank.errors import ConfigError
 from adapterbank.studies.data import load
 from adapterbank.studies.runs import Rows
 from adapterbank.tasks.metrics import LOWER_IS_BETTER
+
+if TYPE_CHECKING:
+    from adapterbank.streams.arrivals import Arrival
 
 LOCK = "study.lock"
 
@@ -42,6 +45,8 @@ class TaskFacts:
     train: int
     dev: int
     test: int
+    asked: dict[str, Any] = field(default_factory=dict)
+    """Of rows of one's own: their files, and how they are read."""
 
 
 @dataclass(frozen=True)
@@ -53,38 +58,51 @@ class Facts:
 
 
 def facts_of(
-    folder: Path, base: str, rows: tuple[Rows, ...], sources: Mapping[str, Any], *, fresh: bool
+    folder: Path,
+    base: tuple[str, str],
+    rows: tuple[Rows, ...],
+    sources: Mapping[str, Arrival],
+    *,
+    fresh: bool,
 ) -> Facts:
-    """Those of the lock, and whatever it lacks. `fresh` looks at everything again, and refuses rows
+    """Those of the lock, and whatever it lacks, or was asked otherwise. `base`: as it is called and
+    as it is opened. `fresh` looks at everything again, and refuses rows
     or a base that are others than the lock's: their results could not stand beside the old ones."""
     path = folder / LOCK
     kept = _read(path)
-    known = kept is not None and kept.base.name == base
+    known = kept is not None and kept.base.name == base[0]
     asked = Facts(
-        kept.base if kept and known and not fresh else _base_facts(base),
+        kept.base if kept and known and not fresh else _base_facts(*base),
         {
             each.task: kept.tasks[each.task]
-            if kept and not fresh and _has(kept, each)
+            if kept and not fresh and _has(kept, each, sources[each.task])
             else _task_facts(each, sources[each.task])
             for each in rows
         },
     )
     if kept is not None:
-        _compare(path, kept, asked)
+        _compare(path, kept, asked, sources)
     if asked != kept:
         write_record(path, asdict(asked))
     return asked
 
 
-def _has(kept: Facts, rows: Rows) -> bool:
-    return rows.task in kept.tasks and kept.tasks[rows.task].rows == rows
+def _has(kept: Facts, rows: Rows, source: Arrival) -> bool:
+    """Whether the same was asked: the same rows, read in the same way."""
+    found = kept.tasks.get(rows.task)
+    return found is not None and (found.rows, found.asked) == (rows, _asked(source))
 
 
-def _compare(path: Path, kept: Facts, now: Facts) -> None:
+def _asked(source: Arrival) -> dict[str, Any]:
+    files = {split: Path(place).name for split, place in source.sources.items()}
+    return files | source.settings
+
+
+def _compare(path: Path, kept: Facts, now: Facts, sources: Mapping[str, Arrival]) -> None:
     changed = [
         f"rows of {task}"
         for task, found in now.tasks.items()
-        if _has(kept, found.rows) and kept.tasks[task].digest != found.digest
+        if _has(kept, found.rows, sources[task]) and kept.tasks[task].digest != found.digest
     ]
     if kept.base.name == now.base.name and kept.base.fingerprint != now.base.fingerprint:
         changed.append(f"base {now.base.name}")
@@ -111,14 +129,14 @@ def _read(path: Path) -> Facts | None:
         ) from None
 
 
-def _base_facts(base: str) -> BaseFacts:
+def _base_facts(name: str, place: str) -> BaseFacts:
     from adapterbank.model.encoder import load_encoder
 
-    encoder = load_encoder(base)
-    return BaseFacts(base, encoder.fingerprint, encoder.layers)
+    encoder = load_encoder(place)
+    return BaseFacts(name, encoder.fingerprint, encoder.layers)
 
 
-def _task_facts(rows: Rows, source: Any) -> TaskFacts:
+def _task_facts(rows: Rows, source: Arrival) -> TaskFacts:
     task = load(rows, source)
     if not task.test:
         raise ConfigError(
@@ -130,5 +148,7 @@ def _task_facts(rows: Rows, source: Any) -> TaskFacts:
             f"{task.name} is measured by {task.metric}, of which less is better.",
             'In a study name another for it: metric = "pearson".',
         )
-    sizes = (len(each) for each in (task.train, task.dev, task.test))
-    return TaskFacts(rows, task.digest(), task.kind, task.metric, *sizes)
+    return TaskFacts(
+        rows, task.digest(), task.kind, task.metric,
+        len(task.train), len(task.dev), len(task.test), _asked(source),
+    )  # fmt: skip

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adapterbank.compute.records import write_record, write_whole
-from adapterbank.errors import ConfigError
+from adapterbank.errors import AdapterBankError, ConfigError
 from adapterbank.store.markup import text as escaped
 from adapterbank.studies.answers import kind_of
+from adapterbank.studies.facts import LOCK
 from adapterbank.studies.stream import is_stream, read_answer
 from adapterbank.studies.stream import markdown as of_stream
 from adapterbank.studies.study_file import read_study
@@ -70,7 +71,12 @@ def write_page(folder: Path) -> Page:
         return _stream_page(folder)
     study = read_study(folder)
     kind = kind_of(study)
-    answer = kind.compute(study)
+    try:
+        answer = kind.compute(study)
+    except AdapterBankError as error:  # its rows or its base are not here
+        if (folder / LOCK).is_file():
+            raise
+        return _write_readme(folder, study.title, NOTHING, f"not begun ({error.message})")
     done, known = answer["runs_done"], answer["runs_known"]
     write_record(folder / ANSWER, answer)
     (folder / FIGURE).unlink(missing_ok=True)
@@ -134,11 +140,12 @@ def as_html(pages: list[Page], title: str, introduction: str = "") -> str:
     render = MarkdownIt("commonmark", {"html": False}).enable("table").render
     body = [f"<h1>{escaped(title)}</h1>", render(introduction)]
     links = "".join(
-        f'<li><a href="#{page.folder.name}">{escaped(page.title)}</a></li>' for page in pages
+        f'<li><a href="#{page.folder.resolve().name}">{escaped(page.title)}</a></li>'
+        for page in pages
     )
     body.append(f"<nav><ul>{links}</ul></nav>")
     for page in pages:
-        pieces = [f'<section id="{page.folder.name}"><h2>{escaped(page.title)}</h2>']
+        pieces = [f'<section id="{page.folder.resolve().name}"><h2>{escaped(page.title)}</h2>']
         at = 0
         for found in _IMAGE.finditer(page.text):
             pieces.append(render(_lower_headings(page.text[at : found.start()])))

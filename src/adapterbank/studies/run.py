@@ -29,11 +29,11 @@ def run_study(study: Study, compute: Compute) -> Iterator[tuple[RunConfig, Event
                 "adapterbank.studies.work",
                 {
                     "config": asdict(config),
-                    "base": study.base,
+                    "base": study.base_place,
                     "data": str(_rows_of(study, config)),
-                    "runs": str(study.store.folder.resolve()),
+                    "runs": str(study.store.folder),
                 },
-                folder=str(study.folder.parent.resolve()),
+                folder=str(study.neighbours),
                 inputs=[f".runs/data/{config.data}.jsonl"],
             )
             for digest, config in missing.items()
@@ -45,7 +45,7 @@ def run_study(study: Study, compute: Compute) -> Iterator[tuple[RunConfig, Event
 
 def _rows_of(study: Study, config: RunConfig) -> Path:
     """A file with the run's rows, so that a process elsewhere needs nothing but that."""
-    path = study.folder.parent.resolve() / ".runs" / "data" / f"{config.data}.jsonl"
+    path = study.neighbours / ".runs" / "data" / f"{config.data}.jsonl"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_task(path, load(config.rows, study.sources[config.rows.task]))

@@ -19,6 +19,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from adapterbank.errors import ConfigError
 from adapterbank.model.heads import Kind
 from adapterbank.model.methods import Method
 from adapterbank.model.products import Products
@@ -46,6 +47,11 @@ class Arm:
     grid: dict[str, list[Any]]
     choose: bool = True
     """Whether the best setting on dev stands for the arm; else every setting stands for itself."""
+
+    @property
+    def methods(self) -> list[Any]:
+        """Those that it tries."""
+        return self.grid.get("method", [self.fixed.get("method", "adapters")])
 
     def candidates(self) -> list[dict[str, Any]]:
         """Every setting."""
@@ -85,7 +91,17 @@ class Study:
     @cached_property
     def store(self) -> RunStore:
         """The records of this study and its neighbours."""
-        return RunStore(self.folder.parent / "runs")
+        return RunStore(self.neighbours / "runs")
+
+    @property
+    def neighbours(self) -> Path:
+        """The folder that this study and others are in, also where it is called "."."""
+        return self.folder.resolve().parent
+
+    @property
+    def base_place(self) -> str:
+        """The base as it is opened: like a task's files, ../bases/mpnet is named from here."""
+        return str((self.folder / self.base).resolve()) if self.base[:1] == "." else self.base
 
     @cached_property
     def facts(self) -> Facts:
@@ -94,7 +110,8 @@ class Study:
 
     def look(self, *, fresh: bool) -> Facts:
         """Find out what is not known; with `fresh`, everything once more."""
-        return facts_of(self.folder, self.base, self.rows, self.sources, fresh=fresh)
+        base = (self.base, self.base_place)
+        return facts_of(self.folder, base, self.rows, self.sources, fresh=fresh)
 
     def task(self, rows: Rows) -> TaskFacts:
         """What is known of a task's rows."""
@@ -106,6 +123,11 @@ class Study:
         own = dict(settings)
         method, probe = own.pop("method", "adapters"), own.pop("probe", "")
         common = (rows, facts.digest, self.facts.base.fingerprint, method)
+        if method in BASELINES and facts.kind == "span":
+            raise ConfigError(
+                f"{rows.task} asks for spans, which {method} cannot answer.",
+                "Leave the arm out, or ask it of the other tasks in a study of their own.",
+            )
         if method == FEATURES:
             return RunConfig(*common)
         if method == NGRAMS:

@@ -23,6 +23,7 @@ from adapterbank.errors import ConfigError
 from adapterbank.order import OF_ADAPTER, OF_METHOD, OF_RECIPE, SHORT
 from adapterbank.studies.answers import KINDS
 from adapterbank.studies.answers.common import FAMILIES
+from adapterbank.studies.answers.curve import names_of
 from adapterbank.studies.probes import PROBES
 from adapterbank.studies.runs import Rows
 from adapterbank.studies.study import BASELINES, SINGLE, WIDEN, Arm, Study
@@ -50,7 +51,7 @@ def read_study(folder: Path) -> Study:
     found = _parse(path)
     sources = dict(_sources(path, found["tasks"]))
     for name, members in found.get("group", {}).items():
-        if unknown := [task for task in members if task not in sources]:
+        if unknown := [str(task) for task in members if task not in sources]:
             raise ConfigError(
                 f"{path}: the group {name} has {_told(unknown)}, which the study has not.",
                 f"Its tasks: {', '.join(sources)}.",
@@ -104,18 +105,25 @@ def _parse(path: Path) -> dict[str, Any]:
             raise ConfigError(f"{path} has no {name}.")
     if not all(isinstance(arm, dict) for arm in found["arm"]):
         raise ConfigError(f"{path}: an arm is no table.", "Begin each with a line [[arm]].")
-    if not all(isinstance(each, list) for each in found.get("group", {}).values()):
-        raise ConfigError(f"{path}: a group is no list.", 'Give tasks: [group] X = ["mrpc"].')
+    if not all(each and isinstance(each, list) for each in found.get("group", {}).values()):
+        raise ConfigError(
+            f"{path}: a group is no list of tasks.", 'Give some: [group] X = ["mrpc"].'
+        )
     if not all(isinstance(each, dict) for each in found.get("paper", {}).values()):
         raise ConfigError(
             f"{path}: figures of others are no table.", 'Name their method: [paper."adapters"].'
         )
-    if found.get("products", SINGLE) not in PRODUCTS:
-        raise ConfigError(
-            f"{path}: products is {found['products']!r}; it is {_told(PRODUCTS)}.",
-            "A study multiplies the same on every machine.",
-        )
+    _check_products(path, [found.get("products", SINGLE)])
     return found
+
+
+def _check_products(path: Path, given: list[Any]) -> None:
+    for products in given:
+        if products not in PRODUCTS:
+            raise ConfigError(
+                f"{path}: products is {products!r}; it is {_told(PRODUCTS)}.",
+                "A study multiplies the same on every machine.",
+            )
 
 
 def _sources(path: Path, tasks: list[Any]) -> Iterator[tuple[str, Arrival]]:
@@ -126,7 +134,15 @@ def _sources(path: Path, tasks: list[Any]) -> Iterator[tuple[str, Arrival]]:
         if isinstance(task, str):  # of the catalogue; its rows are looked for when they are needed
             found.append(Arrival(task, task))
         else:
-            found.append(read_arrival(task, f"{path}, task {number}", path.parent))
+            arrival = read_arrival(task, f"{path}, task {number}", path.parent)
+            # The seed is of how its rows are shared out; the runs' seeds are the study's.
+            if learning := [name for name in arrival.learning if name != "seed"]:
+                raise ConfigError(
+                    f"{path}, task {number} ({arrival.name}): {_told(learning)} is no setting of "
+                    "a task.",
+                    "In a study it belongs to an [[arm]].",
+                )
+            found.append(arrival)
     _check_once(path, "tasks", (arrival.name for arrival in found))
     yield from ((arrival.name, arrival) for arrival in found)
 
@@ -146,12 +162,29 @@ def _arm(path: Path, found: dict[str, Any]) -> Arm:
         if not values:
             raise ConfigError(f"{path}: {name} of {found['name']} is an empty list.")
     fixed = {k: v for k, v in found.items() if k not in grid and k not in ("name", "choose")}
-    if (probe := fixed.get("probe", "")) not in ("", *PROBES):
+    if not isinstance(found["choose"], bool):
         raise ConfigError(
-            f"{path}: {found['name']} asks for the probe {probe!r}.",
-            f"There are: {', '.join(PROBES)}.",
+            f"{path}: choose of {found['name']} is {found['choose']!r}; it is true or false."
         )
-    return Arm(found["name"], fixed, grid, found["choose"])
+    _check_products(path, grid.get("products", [fixed.get("products", SINGLE)]))
+    arm = Arm(found["name"], fixed, grid, found["choose"])
+    _check_probe(path, arm)
+    return arm
+
+
+def _check_probe(path: Path, arm: Arm) -> None:
+    """What cannot be measured is said before hours of training, not after."""
+    probe = arm.grid.get("probe", arm.fixed.get("probe", ""))
+    if probe not in ("", *PROBES):
+        raise ConfigError(
+            f"{path}: {arm.name} asks for the probe {probe!r}.",
+            f"There are: {', '.join(PROBES)}. An arm has one of them.",
+        )
+    wanted = {"": arm.methods, "ablation": ["adapters"]}.get(
+        probe, [method for method in arm.methods if method not in BASELINES]
+    )
+    if other := [method for method in arm.methods if method not in wanted]:
+        raise ConfigError(f"{path}: {arm.name} trains by {_told(other)}: nothing for {probe!r}.")
 
 
 def _check_once(path: Path, what: str, names: Iterable[str]) -> None:
@@ -179,6 +212,14 @@ def _check_picture(path: Path, study: Study) -> None:
             f"{study.arms[0].name} has none.",
             f'Give the arm probe = "{needs.probe}".',
         )
+    shown = Counter(panel for arm in study.arms if (panel := needs.shows(arm)))
+    if not shown or max(shown.values()) > needs.most:
+        raise ConfigError(
+            f"{path}: the figure {study.figure!r} shows {needs.of}, and there are {shown.total()}.",
+            "Leave figure out for a table, or ask in several studies.",
+        )
+    if study.figure == "curve":
+        _check_once(path, "points", (name for arm in study.arms for name in names_of(arm)))
     for arm in study.arms:
         if not (needs.every or arm.choose or len(arm.candidates()) == 1):
             raise ConfigError(
@@ -186,8 +227,7 @@ def _check_picture(path: Path, study: Study) -> None:
                 f"{study.figure!r} shows one of each arm.",
                 "Leave choose = false out, or draw a curve or rates.",
             )
-        method = arm.fixed.get("method", "adapters")
-        if needs.families and "method" not in arm.grid and method in BASELINES:
+        if needs.families and set(arm.methods) & set(BASELINES):
             raise ConfigError(
                 f"{path}: {arm.name} trains no parameters, and the figure {study.figure!r} is "
                 "drawn by what methods train.",

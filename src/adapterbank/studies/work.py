@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -41,15 +42,21 @@ def work(arguments: dict[str, Any], emit: Emit) -> Record:
         raise ConfigError(f"The base is {encoder.fingerprint}, and the run is of {config.base}.")
     task = _rows(Path(arguments["data"]), config)
     states = store.folder.parent / ".runs"
-    with only_one(states / f"{config.digest}.running"):  # another study may need the same run
+    # Another study may need the same run, or the same training for another probe.
+    training = replace(config, probe="").digest
+    with only_one(states / f"{training}.running"):
         if (done := store.get(config)) is not None:
             return done
+        record: Record = {}
+
+        def keep(made: Record) -> None:
+            record.update(made, commit=_commit())
+            store.put(config, record)
+
         if config.method in BASELINES:
-            record = _baseline(config, encoder, task)
+            keep(_baseline(config, encoder, task))
         else:
-            record = _train(config, encoder, task, states, emit)
-        record["commit"] = _commit()
-        store.put(config, record)
+            _train(config, encoder, task, states, emit, keep)
     return record
 
 
@@ -67,7 +74,14 @@ def _rows(path: Path, config: RunConfig) -> Task:
     return task
 
 
-def _train(config: RunConfig, encoder: Encoder, task: Task, runs: Path, emit: Emit) -> Record:
+def _train(
+    config: RunConfig,
+    encoder: Encoder,
+    task: Task,
+    runs: Path,
+    emit: Emit,
+    keep: Callable[[Record], None],
+) -> None:
     from adapterbank.events import Learnt, Resumed
     from adapterbank.learn import learn
     from adapterbank.model.config import AdapterConfig
@@ -83,7 +97,6 @@ def _train(config: RunConfig, encoder: Encoder, task: Task, runs: Path, emit: Em
     settings = {"products": SINGLE, **config.recipe, "seed": config.seed}
     order = Order(method, settings=settings, baselines=False, statistics=False)
     curve: list[float] = []
-    record: Record = {}
     for event in learn(encoder, task, order, runs=runs, resume=True):
         if isinstance(event, Step):
             emit({"step": event.step, "steps": event.steps})
@@ -93,7 +106,7 @@ def _train(config: RunConfig, encoder: Encoder, task: Task, runs: Path, emit: Em
             curve.append(round(event.dev[task.metric], 5))
         elif isinstance(event, Learnt):
             manifest = event.manifest
-            record = {
+            record: Record = {
                 "metric": task.metric,
                 "dev": manifest.dev,
                 "test": manifest.test,
@@ -107,7 +120,7 @@ def _train(config: RunConfig, encoder: Encoder, task: Task, runs: Path, emit: Em
             if config.probe:
                 package = pack(manifest, event.tensors).unpack()
                 record[config.probe] = probe(config.probe, encoder, package, task)
-    return record
+            keep(record)  # at once: learning lets go of its state when it is asked to go on
 
 
 def _baseline(config: RunConfig, encoder: Encoder, task: Task) -> Record:

@@ -96,6 +96,8 @@ class Recipe:
             if type(value := getattr(self, name)) is not int or not 0 <= value <= most:
                 to = "" if most == inf else f" to {most:,}"
                 raise ConfigError(f"{name} is {value!r}; it is a whole number from 0{to}.")
+        for name in ("learning_rate", "warmup", "weight_decay", "clip"):  # 1 and 1.0 are one recipe
+            object.__setattr__(self, name, float(getattr(self, name)))
 
     def as_dict(self) -> dict[str, Any]:
         """Every setting by name."""

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from adapterbank.studies.answers import ablation, budget, curve, fp16, rates, table, tradeoff
-from adapterbank.studies.study import Study
+from adapterbank.studies.study import RATE, Arm, Study
 
+MANY = 100
 Answer = dict[str, Any]
 
 
@@ -31,6 +32,12 @@ class Kind:
     """Whether it shows every setting of an arm that chooses none."""
     probe: str
     """What has to be measured on the packages of its first arm."""
+    shows: Callable[[Arm], str]
+    """The panel that an arm is shown in; none if there is nothing to show of it …"""
+    most: int
+    """… each of so many arms at most …"""
+    of: str
+    """… in words."""
 
 
 def _kind(
@@ -40,19 +47,40 @@ def _kind(
     reference: bool = False,
     every: bool = False,
     probe: str = "",
+    shows: Callable[[Arm], str] = lambda _: "all",
+    most: int = MANY,
+    of: str = "arms",
 ) -> Kind:
-    draw = getattr(module, "draw", None)
-    return Kind(module.compute, module.markdown, draw, families, reference, every, probe)
+    return Kind(
+        module.compute, module.markdown, getattr(module, "draw", None),
+        families, reference, every, probe, shows, most, of,
+    )  # fmt: skip
+
+
+def _varies_rate(arm: Arm) -> str:
+    return "rates" if RATE in arm.grid else ""
 
 
 KINDS = {
     "table": _kind(table),
     "tradeoff": _kind(tradeoff, families=True, reference=True),
     "curve": _kind(curve, families=True, every=True),
-    "rates": _kind(rates, families=True, every=True),
-    "ablation": _kind(ablation, every=True),
+    "rates": _kind(
+        rates,
+        families=True,
+        every=True,
+        shows=_varies_rate,
+        of="arms with a list of learning rates",
+    ),
+    "ablation": _kind(
+        ablation,
+        every=True,
+        shows=ablation.shows,
+        most=1,
+        of="an arm with the probe ablation, or one with a list of init_std alone",
+    ),
     "budget": _kind(budget),
-    "fp16": _kind(fp16, probe="fp16"),
+    "fp16": _kind(fp16, probe="fp16", most=1, of="one arm"),
 }
 
 

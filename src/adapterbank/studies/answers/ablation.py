@@ -9,6 +9,7 @@ from typing import Any
 from adapterbank.studies.answers.common import about, lines, of_cell, plus_minus, progress_note
 from adapterbank.studies.study import Arm, Study
 from adapterbank.studies.table import cell_with
+from adapterbank.training.sweep import standard_error
 
 STD = "init_std"
 
@@ -37,6 +38,13 @@ def compute(study: Study) -> dict[str, Any]:
     }
 
 
+def shows(arm: Arm) -> str:
+    """Whether an arm is of removed adapters or of starts."""
+    if arm.fixed.get("probe") == "ablation":
+        return "removed"
+    return "starts" if list(arm.grid) == [STD] else ""
+
+
 def _removed(study: Study, rows: Any, arm: Arm) -> dict[str, Any] | None:
     chosen = study.chosen(rows, arm)
     cell = None if chosen is None else cell_with(study, rows, chosen)
@@ -54,7 +62,18 @@ def _removed(study: Study, rows: Any, arm: Arm) -> dict[str, Any] | None:
         "constant": found[0]["constant"],
         "without": without,
         "change": [[i, j, _change(score, whole)] for i, j, score in without],
+        "halves_error": standard_error([_halves(each) for each in found]),
     }
+
+
+def _halves(found: dict[str, Any]) -> float:
+    """By how many per cent the lower half of the layers is worth less than the upper."""
+    layers, half = found["layers"], len(found["layers"]) // 2
+    scores = {(each["first"], each["last"]): each["score"] for each in found["without"]}
+    lower, upper = (layers[0], layers[half - 1]), (layers[half], layers[-1])
+    if half == 0:
+        return 0.0
+    return _change(scores[lower], found["whole"]) - _change(scores[upper], found["whole"])
 
 
 def _change(score: float, whole: float) -> float:

@@ -42,11 +42,17 @@ def _settings(study: Study, rows: Any, arm: Arm) -> list[tuple[str, dict[str, An
     if arm.choose:
         chosen = study.chosen(rows, arm)
         return [] if chosen is None else [(arm.name, chosen)]
-    return [(_name(arm, each), each) for each in arm.candidates()]
+    return list(zip(names_of(arm), arm.candidates(), strict=True))
 
 
-def _name(arm: Arm, settings: dict[str, Any]) -> str:
-    return " ".join([arm.name, *(str(settings[axis]) for axis in arm.grid)])
+def names_of(arm: Arm) -> list[str]:
+    """What its points are called."""
+    if arm.choose:
+        return [arm.name]
+    return [
+        " ".join([arm.name, *(str(settings[axis]) for axis in arm.grid)])
+        for settings in arm.candidates()
+    ]
 
 
 def markdown(answer: dict[str, Any]) -> str:
