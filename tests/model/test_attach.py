@@ -312,6 +312,17 @@ def test_a_copy_for_another_gpu_is_refused() -> None:
         output(model)
 
 
+def test_adapters_take_the_mode_of_the_model() -> None:
+    for mode in (True, False):
+        model = tiny("bert").train(mode)
+        attachment = attach(model, AdapterConfig(size=4, norm="batch", init_std=0.3))
+        statistics = {name: each.clone() for name, each in attachment.named_buffers()}
+        assert {module.training for module in attachment.modules()} == {mode}
+        output(model)
+        moved = [not torch.equal(b, statistics[n]) for n, b in attachment.named_buffers()]
+        assert moved == [mode] * len(moved)
+
+
 def test_batch_statistics_come_back_from_safetensors(tmp_path) -> None:
     models = []
     for _ in range(2):

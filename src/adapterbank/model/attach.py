@@ -50,7 +50,7 @@ def attach(model: nn.Module, config: AdapterConfig | None = None) -> Attachment:
     except BaseException:  # there was no memory for them
         attachment.detach()
         raise
-    return attachment
+    return attachment.train(base.training)
 
 
 def adapted_layers(config: AdapterConfig, count: int) -> tuple[int, ...]:
