@@ -323,6 +323,15 @@ def test_adapters_take_the_mode_of_the_model() -> None:
         assert moved == [mode] * len(moved)
 
 
+def test_quantised_layers_get_adapters_of_their_own_precision() -> None:
+    model = tiny("bert", torch.float16)
+    for layer in sites_of(model.config).layer_modules(model):
+        query = layer.attention.self.query
+        query.weight = nn.Parameter(query.weight.to(torch.int8), requires_grad=False)
+    adapters = attach(model, AdapterConfig(size=4)).parameter_groups()["adapters"]
+    assert {parameter.dtype for parameter in adapters} == {torch.float16}
+
+
 def test_batch_statistics_come_back_from_safetensors(tmp_path) -> None:
     models = []
     for _ in range(2):

@@ -134,7 +134,7 @@ class Attachment(nn.Module):
         modules = sites.layer_modules(base)
         for index in layers:
             here = nn.ModuleDict()
-            like = next(modules[index].parameters())  # layers may be on several devices
+            like = _floating(modules[index])  # layers may be on several devices
             for name, site in (("attention", sites.attention), ("output", sites.output)):
                 if config.where in ("both", name):
                     adapter = Adapter(
@@ -300,6 +300,11 @@ class _Standing:
             return output
         adapted: Tensor = self.adapter(output, source)
         return adapted
+
+
+def _floating(layer: nn.Module) -> nn.Parameter:
+    """A parameter of the layer's precision: quantised weights are whole numbers."""
+    return next(each for each in layer.parameters() if each.is_floating_point())
 
 
 def _trainable_clone(original: nn.Parameter) -> nn.Parameter:
