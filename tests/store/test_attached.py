@@ -164,6 +164,41 @@ def test_what_is_damaged_is_refused_and_the_model_left_alone(damage, message, tm
     assert torch.equal(answers(model), answers(classifier()))
 
 
+def with_statistics(seed: int = 0) -> torch.nn.Module:
+    """A classifier whose own head normalises over batches."""
+    model = classifier(seed=seed)
+    head = torch.nn.Sequential(torch.nn.BatchNorm1d(32), model.classifier)
+    head.register_buffer("passing", torch.ones(1), persistent=False)
+    model.classifier = head
+    return model.eval()
+
+
+def test_statistics_of_the_models_own_head_come_back(tmp_path: Path) -> None:
+    model, other = with_statistics(), with_statistics()
+    before = {name: (id(each), each.clone()) for name, each in model.named_buffers()}
+    unchanged = answers(model)
+    adapters = attach(model, FORMS[0])
+    model.train()
+    for _ in range(3):
+        answers(model)
+    learnt = answers(model.eval())
+    assert not torch.equal(learnt, unchanged)
+    assert "head.classifier.passing" not in adapters.tensors()
+    with adapters.disabled():
+        assert torch.equal(answers(model), unchanged)
+    assert torch.equal(answers(model), learnt)
+    save_adapters(adapters, tmp_path / "mine")
+    load_adapters(other, tmp_path / "mine")
+    assert torch.equal(answers(other), learnt)
+    steps = other.classifier[0].num_batches_tracked
+    assert (steps.dtype, steps.item()) == (torch.int64, 3)
+    adapters.detach()
+    assert torch.equal(answers(model), unchanged)
+    for name, each in model.named_buffers():
+        assert id(each) == before[name][0]
+        assert torch.equal(each, before[name][1])
+
+
 # --- the model as it was, for a while
 
 
