@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import OrderedDict
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,28 @@ def test_what_else_is_in_a_folder_is_not_lost(tmp_path: Path) -> None:
         save_adapters(adapters, tmp_path / "file" / "mine")
 
 
+def test_a_head_with_parts_of_any_name_comes_back(tmp_path: Path) -> None:
+    models = []
+    for _ in range(2):
+        models.append(classifier())
+        down, up = torch.nn.Linear(32, 7), torch.nn.Linear(7, 3)
+        models[-1].classifier = torch.nn.Sequential(OrderedDict(down=down, up=up))
+    save_adapters(trained(models[0], FORMS[0]), tmp_path / "mine")
+    load_adapters(models[1], tmp_path / "mine")
+    assert torch.equal(answers(models[0]), answers(models[1]))
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_what_is_no_number_is_not_saved(value: float, tmp_path: Path) -> None:
+    adapters = trained(classifier(), FORMS[0])
+    save_adapters(adapters, tmp_path / "mine")
+    kept = (tmp_path / "mine" / TENSORS).read_bytes()
+    adapters.tensors()["layer.0.output.up.bias"][0] = value
+    with pytest.raises(PackageError, match=r"'layer.0.output.up.bias' .*not finite.*lower"):
+        save_adapters(adapters, tmp_path / "mine")
+    assert (tmp_path / "mine" / TENSORS).read_bytes() == kept
+
+
 def test_methods_without_adapters_are_not_saved(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"apply_method made them.*save_pretrained"):
         save_adapters(apply_method(classifier(), Method("layer-norm")), tmp_path / "mine")
@@ -140,7 +163,7 @@ DAMAGE = {
     "another format": (lambda f: reseal(f, format=2), "its format is 2, and 1 is read"),
     "no number": (
         lambda f: change_tensors(f, "head.classifier.bias", torch.tensor([0, 0, torch.nan])),
-        "not finite",
+        r"adapters\.safetensors holds 'head.classifier.bias' with values that are not finite",
     ),
     "a tensor too many": (
         lambda f: change_tensors(f, "layer.0.output.more", torch.ones(1)),
@@ -148,7 +171,7 @@ DAMAGE = {
     ),
     "whole numbers": (
         lambda f: change_tensors(f, "head.classifier.bias", torch.ones(3, dtype=torch.int32)),
-        "something other than a tensor of F32",
+        r"adapters\.safetensors describes .* something other than a tensor of F32",
     ),
 }
 
