@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import json
 from collections import OrderedDict
 from pathlib import Path
@@ -127,6 +128,24 @@ def test_what_is_no_number_is_not_saved(value: float, tmp_path: Path) -> None:
     with pytest.raises(PackageError, match=r"'layer.0.output.up.bias' .*not finite.*lower"):
         save_adapters(adapters, tmp_path / "mine")
     assert (tmp_path / "mine" / TENSORS).read_bytes() == kept
+
+
+@pytest.mark.parametrize("name", [".", "", "mine/.."])
+def test_the_folder_that_it_runs_in_does_not_give_way(name, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"this runs in.*Name one within it"):
+        save_adapters(trained(classifier(), FORMS[0]), name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_may_not_be_read_is_said(tmp_path, monkeypatch) -> None:
+    def refuse(_: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    adapters = trained(classifier(), FORMS[0])
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(PackageError, match=r"could not be written to .*: Permission denied"):
+        save_adapters(adapters, tmp_path)
 
 
 def test_methods_without_adapters_are_not_saved(tmp_path: Path) -> None:

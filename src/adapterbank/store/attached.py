@@ -59,7 +59,8 @@ def save_adapters(adapters: Attachment, folder: str | Path) -> None:
             "Keep the whole model: model.save_pretrained(folder).",
         )
     place = Path(folder)
-    _check_target(place)
+    with _written(place):
+        _check_target(place)
     arrays = {name: each.float().cpu().numpy() for name, each in adapters.tensors().items()}
     wrong = not_finite(arrays)
     if wrong is not None:
@@ -69,9 +70,16 @@ def save_adapters(adapters: Attachment, folder: str | Path) -> None:
         )
     settings = Settings(FORMAT, adapters.config)
     files = {TENSORS: encode_weights(arrays, "fp32"), SETTINGS: seal(asdict(settings))}
-    try:
+    with _written(place):
         place.parent.mkdir(parents=True, exist_ok=True)
         write_folder(place, files, replace=True)
+
+
+@contextmanager
+def _written(place: Path) -> Iterator[None]:
+    """Why a folder cannot be, in a sentence."""
+    try:
+        yield
     except OSError as error:
         raise PackageError(
             f"The adapters could not be written to {place}: {error.strerror or error}.",
@@ -81,6 +89,8 @@ def save_adapters(adapters: Attachment, folder: str | Path) -> None:
 
 def _check_target(place: Path) -> None:
     """Refuse a folder with anything else in it: the whole of it gives way."""
+    if place.resolve() == Path.cwd():
+        raise ConfigError(f"{place} is the folder that this runs in.", "Name one within it.")
     if not os.path.lexists(place):
         return
     if place.is_symlink() or not place.is_dir():
