@@ -326,6 +326,16 @@ def test_rows_of_any_kind_are_sent(tmp_path) -> None:
     assert len(played.requests) == 2
 
 
+def test_rows_beside_a_file_are_sent_in_its_encoding(tmp_path) -> None:
+    file = tmp_path / "dev.csv"
+    file.write_text("text,label\n", encoding="utf-16")
+    played = Played(fine)
+    played.client.train("a", ROWS, dev=file, encoding="utf-16")
+    name, _, content = form(played.requests[0])["file"].partition(b" ")
+    assert name == b"rows.jsonl"
+    assert list(map(json.loads, content.decode("utf-16").splitlines())) == ROWS
+
+
 def test_settings_have_both_their_names() -> None:
     wanted = {"lr": 0.1, "store": "fp16", "from": "a@1", "epochs": 3}
     of_bank = {"learning_rate": 0.1, "precision": "fp16", "from_version": "a@1", "epochs": 3}

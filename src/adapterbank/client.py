@@ -339,10 +339,10 @@ def _job_path(id: object) -> str:
 def _form(sources: Mapping[str, Source | None], options: Mapping[str, Any]) -> Iterator[Any]:
     """Rows and options as a form, its files open meanwhile."""
     given = {THEIRS.get(name, name): each for name, each in options.items() if each is not None}
-    skip_bad = bool(given.get("skip_bad"))
+    skip_bad, encoding = bool(given.get("skip_bad")), str(given.get("encoding", "utf-8"))
     with ExitStack() as stack:
         files = {
-            name: stack.enter_context(as_file(source, skip_bad=skip_bad))
+            name: stack.enter_context(as_file(source, skip_bad=skip_bad, encoding=encoding))
             for name, source in sources.items()
             if source is not None
         }
