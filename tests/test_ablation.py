@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from copy import deepcopy
 
 import pytest
 import torch
+from transformers import AutoModel, PreTrainedModel
 
 from adapterbank.ablation import Ablation, Narrowed, Without, ablate
 from adapterbank.bank import Bank
@@ -18,7 +20,7 @@ from adapterbank.tasks.samples import load_sample
 from adapterbank.tasks.task import Example, Task
 from adapterbank.training.evaluate import logits_of, predictions_of, scores_of
 from adapterbank.training.rows import prepare
-from tiny import WORDS, save_base
+from tiny import CONFIGS, WORDS, roughened, save_base
 
 TASK = load_sample("support")
 # An epoch on a tiny random base need not teach anything here.
@@ -88,18 +90,29 @@ def test_a_score_without_some_layers_is_that_of_a_model_without_their_adapters(
     assert len(scores) > 1  # removing something does change something
 
 
+def taking_turns() -> PreTrainedModel:
+    """An ALBERT of four layers that run in the order 0 1 0 1 2 3 2 3."""
+    config = deepcopy(CONFIGS["albert"])
+    config.inner_group_num = 2
+    torch.manual_seed(0)
+    return roughened(AutoModel.from_config(config)).eval()
+
+
 @pytest.mark.parametrize(
     ("architecture", "layers"),
     [
         *[(each, None) for each in ("bert", "albert", "deberta-v2", "modernbert", "mpnet")],
         *[(each, (1, 3)) for each in ("bert", "deberta-v2", "modernbert", "mpnet")],
+        *[("albert whose layers take turns", each) for each in (None, (1, 3))],
     ],
 )
 def test_passes_that_begin_where_another_left_off_answer_the_same(
     architecture, layers, tmp_path
 ) -> None:
     """Whatever comes between layers, and whichever have adapters: numbers, to the last bit."""
-    bank = Bank.open(tmp_path / "bank", str(save_base(tmp_path / "base", architecture)))
+    name, _, turns = architecture.partition(" ")
+    model = taking_turns() if turns else None
+    bank = Bank.open(tmp_path / "bank", str(save_base(tmp_path / "base", name, model)))
     drawing = random.Random(0)
     texts = [" ".join(drawing.choices(WORDS[5:], k=drawing.randint(1, 40))) for _ in range(90)]
     rows = [{"text": text, "label": drawing.gauss(0, 1)} for text in texts]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from adapterbank import Client
+from adapterbank.client import TRIES
 from adapterbank.errors import (
     AdapterBankError,
     Busy,
@@ -191,6 +192,35 @@ def test_what_was_answered_is_kept_when_the_service_fails() -> None:
         played.client.predict("a", [float("nan"), "x"])
 
 
+ODD = {
+    "none": ({}, "without predictions"),
+    "no list": ({"predictions": {"label": "x"}}, "without predictions"),
+    "too few": ({"predictions": [{"label": "x"}]}, "2 inputs with 1 prediction"),
+    "too many": ({"predictions": [{"label": "x"}] * 3}, "2 inputs with 3 predictions"),
+    "no objects": ({"predictions": ["x", "y"]}, "without predictions"),
+}
+
+
+@pytest.mark.parametrize(("odd", "said"), ODD.values(), ids=ODD)
+@pytest.mark.parametrize("mixed", [False, True])
+def test_an_answer_to_other_than_was_asked_is_said(odd, said, mixed) -> None:
+    def odd_at_the_end(request: httpx.Request) -> httpx.Response:
+        few = len(json.loads(request.content)["inputs"]) == 2
+        return httpx.Response(200, json=odd) if few else answered(request)
+
+    def ask(texts: list[str]) -> list[Any]:
+        client = Played(odd_at_the_end).client
+        return (
+            client.predict_mixed([("a", t) for t in texts]) if mixed else client.predict("a", texts)
+        )
+
+    with pytest.raises(ServiceError, match=rf"{said}.*Check the address"):
+        ask(["x"] * 2)
+    found = ask(["x"] * 258)
+    assert [each.error is None for each in found] == [True] * 256 + [False] * 2
+    assert isinstance(found[-1].error, ServiceError)
+
+
 def refused(status: int, code: str, **headers: str) -> httpx.Response:
     error = {"code": code, "message": "No.", "hint": "Wait."}
     return httpx.Response(status, json={"error": error}, headers=headers)
@@ -295,6 +325,20 @@ def test_a_job_is_followed_while_the_service_is_busy(monkeypatch) -> None:
     assert [each["event"] for each in played.client.follow("a" * 24)] == ["plan", "job"]
 
 
+@pytest.mark.parametrize("page", ["", "<html>\n\n", ": still here\n\n"])
+def test_a_stream_that_never_brings_an_event_is_given_up(page, monkeypatch) -> None:
+    slept = []
+    monkeypatch.setattr("adapterbank.client.time.sleep", slept.append)
+    played = Played(lambda _: httpx.Response(200 if len(slept) < 100 else 418, text=page))
+    with pytest.raises(ServiceError, match=r"says nothing of job aaaaaaaa.*Check the address"):
+        list(played.client.follow("a" * 24))
+    assert len(played.requests) == TRIES
+    event = 'id: 1\ndata: {"event": "step"}\n\n'  # a stream that is cut off is begun again
+    some = iter([*[event] * TRIES, 'event: job\ndata: {"state": "done"}\n\n'])
+    played = Played(lambda _: httpx.Response(200, text=next(some)))
+    assert len(list(played.client.follow("a" * 24))) == TRIES + 1
+
+
 def form(request: httpx.Request) -> dict[str, bytes]:
     """The parts of a form by name; a file's name stands before what it holds."""
     mark = request.headers["Content-Type"].partition("boundary=")[2].encode()
@@ -324,6 +368,16 @@ def test_rows_of_any_kind_are_sent(tmp_path) -> None:
     with pytest.raises(DataError, match="object of type int"):
         played.client.train("a", 5)
     assert len(played.requests) == 2
+
+
+def test_rows_beside_a_file_are_sent_in_its_encoding(tmp_path) -> None:
+    file = tmp_path / "dev.csv"
+    file.write_text("text,label\n", encoding="utf-16")
+    played = Played(fine)
+    played.client.train("a", ROWS, dev=file, encoding="utf-16")
+    name, _, content = form(played.requests[0])["file"].partition(b" ")
+    assert name == b"rows.jsonl"
+    assert list(map(json.loads, content.decode("utf-16").splitlines())) == ROWS
 
 
 def test_settings_have_both_their_names() -> None:

@@ -198,6 +198,8 @@ def test_a_list_that_cannot_be(tmp_path, monkeypatch, content, message) -> None:
     [
         ("size = 0", "tasks.toml, reviews: size is 0"),
         ("first_layer = 9", "tasks.toml, reviews: first_layer is 9; this base has layers 0 to 3"),
+        ("layers = ['1', 2]", "tasks.toml, reviews: layers is ['1', 2]; it takes layer numbers"),
+        ("layers = [[0, 1]]", "tasks.toml, reviews: layers is [[0, 1]]; it takes layer numbers"),
         ("warmup = 'x'", "tasks.toml, reviews: warmup is 'x'; it must be a number from 0 to 1"),
     ],
 )

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import chain, zip_longest
+from itertools import chain, combinations_with_replacement, zip_longest
 from typing import Any
 
 import numpy as np
@@ -164,10 +164,14 @@ def _without_runs(
     Below its first layer a run without adapters is the whole; and without layers i to j it is, as
     far as layer j, the run without i to j - 1. So each begins at its last layer, with what an
     earlier one left there: of twelve layers 30 passes in place of 79, of six 10 in place of 22.
+    Layers that take turns (an ALBERT's may) leave nothing to begin with.
     """
     layers = encoder.sites.layer_modules(model.base)
-    with _kept_outputs(layers) as whole:
+    with _kept_outputs(layers) as whole, _order(layers) as order:
         yield None, model.logits(*batch)
+    if order != sorted(order):
+        yield from _in_whole_passes(model, names, batch)
+        return
     entering: dict[int, Any] = {}  # the next layer, without adapters from this one on
     adapted = sorted(names)
     for last, above in zip_longest(adapted, adapted[1:], fillvalue=len(layers)):
@@ -181,6 +185,16 @@ def _without_runs(
                 with _answering(below), _kept_outputs([layers[above - 1]]) as left:
                     yield (first, last), model.logits(*batch)
                 entering[first] = left[layers[above - 1]]
+
+
+def _in_whole_passes(
+    model: TaskModel, names: Mapping[int, list[str]], batch: _Batch
+) -> Iterator[tuple[_Change, NDArray[np.float32]]]:
+    """Logits of one batch without the adapters of each run of layers, computed from the start."""
+    for first, last in combinations_with_replacement(sorted(names), 2):
+        gone = [name for layer, each in names.items() if first <= layer <= last for name in each]
+        with _zeroed(model, gone):
+            yield (first, last), model.logits(*batch)
 
 
 def _narrowed(
@@ -203,6 +217,21 @@ def _kept_outputs(layers: Iterable[nn.Module]) -> Iterator[dict[nn.Module, Any]]
     handles = [layer.register_forward_hook(keep) for layer in layers]
     try:
         yield outputs
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def _order(layers: Iterable[nn.Module]) -> Iterator[list[int]]:
+    """The numbers of the layers as they run within this block."""
+    found: list[int] = []
+    handles = [
+        layer.register_forward_hook(lambda *_, number=number: found.append(number))
+        for number, layer in enumerate(layers)
+    ]
+    try:
+        yield found
     finally:
         for handle in handles:
             handle.remove()

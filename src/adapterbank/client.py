@@ -29,6 +29,7 @@ from adapterbank.errors import (
 from adapterbank.serving.which_task import Route
 from adapterbank.store.names import check_name, split_reference
 from adapterbank.tasks.as_file import as_file, plain
+from adapterbank.tasks.cells import counted
 from adapterbank.tasks.inputs import check_several, sendable
 from adapterbank.tasks.predictions import Prediction
 from adapterbank.tasks.sources import Source
@@ -42,6 +43,7 @@ LONGEST = 100_000  # characters of a text that a service reads
 # Settings that `Bank.learn` has other names for.
 THEIRS = {"learning_rate": "lr", "precision": "store", "from_version": "from"}
 TRIES = 60  # to reach a service that is gone, a second apart
+CHECK_ADDRESS = "Check the address: adapterbank serve prints it."
 T = TypeVar("T")
 _JOB = re.compile(r"[0-9a-f]{24}")
 
@@ -100,7 +102,7 @@ class Client:
         for some in _cut(inputs):
             sent = [each for each in some if not isinstance(each, AdapterBankError)]
             answer = self._wire.json("POST", path, json={"inputs": sent}, again=True)
-            found = iter(answer["predictions"])
+            found = iter(_predictions(answer, len(sent)))
             yield [
                 Prediction(error=each)
                 if isinstance(each, AdapterBankError)
@@ -175,8 +177,9 @@ class Client:
         """What happens to a job until its end, as it happens. A connection that is lost is made
         again."""
         path, last, lost = f"{_job_path(id)}/events", "", 0
-        while True:
+        while lost < TRIES:
             headers = {"Last-Event-ID": last} if last else {}
+            lost += 1
             try:
                 for number, kind, data in self._wire.events(path, headers):
                     last, lost = number or last, 0
@@ -184,10 +187,12 @@ class Client:
                     if kind == "job" and data["state"] not in ("queued", "running"):
                         return
             except (Busy, ServiceError):
-                lost += 1
                 if lost == TRIES:
                     raise
             time.sleep(1.0)
+        raise ServiceError(
+            f"What answers says nothing of job {id}, however often it is asked.", CHECK_ADDRESS
+        )
 
     def cancel(self, id: str) -> dict[str, Any]:
         """End a job."""
@@ -339,14 +344,28 @@ def _job_path(id: object) -> str:
 def _form(sources: Mapping[str, Source | None], options: Mapping[str, Any]) -> Iterator[Any]:
     """Rows and options as a form, its files open meanwhile."""
     given = {THEIRS.get(name, name): each for name, each in options.items() if each is not None}
-    skip_bad = bool(given.get("skip_bad"))
+    skip_bad, encoding = bool(given.get("skip_bad")), str(given.get("encoding", "utf-8"))
     with ExitStack() as stack:
         files = {
-            name: stack.enter_context(as_file(source, skip_bad=skip_bad))
+            name: stack.enter_context(as_file(source, skip_bad=skip_bad, encoding=encoding))
             for name, source in sources.items()
             if source is not None
         }
         yield {"files": files, "data": {"options": json.dumps(given, default=plain)}}
+
+
+def _predictions(answer: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
+    """Those of an answer, as many as there were inputs."""
+    found = answer.get("predictions")
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise ServiceError("The service answered without predictions.", CHECK_ADDRESS)
+    if len(found) != count:
+        raise ServiceError(
+            f"The service answered {counted(count, 'input')} with "
+            f"{counted(len(found), 'prediction')}.",
+            CHECK_ADDRESS,
+        )
+    return found
 
 
 def _prediction(found: dict[str, Any]) -> Prediction:

@@ -108,3 +108,18 @@ def test_what_the_bank_has_lost_is_published_again(cli, at_hand, base, data, tmp
     (mark,) = tmp_path.glob("bank/.runs/default/mood/sweep-*/published.json")
     mark.write_text(json.dumps({**json.loads(mark.read_text()), "package": "a" * 64}))
     assert version() == 3  # version 2 is another package than the sweep's
+
+
+def test_another_positive_class_is_another_sweep(cli, at_hand, base, data, tmp_path) -> None:
+    (tmp_path / "grid.toml").write_text("size = [2]\nepochs = [1]\nbatch_size = [16]\n")
+    words = ("sweep", "mood", "--train", data / "rows.csv", "--grid", "grid.toml", "--json")
+    for more, version, positive in (
+        (("--base", base), 1, "good"),
+        (("--positive", "bad"), 2, "bad"),
+        (("--positive", "good"), 1, "good"),
+    ):
+        done = cli(*words, *more)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["version"] == version
+        shown = json.loads(cli("show", f"mood@{version}", "--json").stdout)
+        assert shown["positive"] == positive

@@ -128,6 +128,10 @@ def test_start_is_a_normal_cut_off_at_two_deviations(std: float) -> None:
         {"train_layer_norms": "False"},
         {"layers": ()},
         {"layers": (-1,)},
+        {"layers": ["1", 2]},
+        {"layers": [[0, 1]]},
+        {"layers": {1, None}},
+        {"layers": [1, True]},
     ],
 )
 def test_settings_that_cannot_be_are_refused_by_name(fields: dict) -> None:

@@ -312,6 +312,26 @@ def test_a_copy_for_another_gpu_is_refused() -> None:
         output(model)
 
 
+def test_adapters_take_the_mode_of_the_model() -> None:
+    for mode in (True, False):
+        model = tiny("bert").train(mode)
+        attachment = attach(model, AdapterConfig(size=4, norm="batch", init_std=0.3))
+        statistics = {name: each.clone() for name, each in attachment.named_buffers()}
+        assert {module.training for module in attachment.modules()} == {mode}
+        output(model)
+        moved = [not torch.equal(b, statistics[n]) for n, b in attachment.named_buffers()]
+        assert moved == [mode] * len(moved)
+
+
+def test_quantised_layers_get_adapters_of_their_own_precision() -> None:
+    model = tiny("bert", torch.float16)
+    for layer in sites_of(model.config).layer_modules(model):
+        query = layer.attention.self.query
+        query.weight = nn.Parameter(query.weight.to(torch.int8), requires_grad=False)
+    adapters = attach(model, AdapterConfig(size=4)).parameter_groups()["adapters"]
+    assert {parameter.dtype for parameter in adapters} == {torch.float16}
+
+
 def test_batch_statistics_come_back_from_safetensors(tmp_path) -> None:
     models = []
     for _ in range(2):

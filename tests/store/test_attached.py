@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import errno
 import json
+from collections import OrderedDict
 from pathlib import Path
 
 import pytest
@@ -106,6 +108,46 @@ def test_what_else_is_in_a_folder_is_not_lost(tmp_path: Path) -> None:
         save_adapters(adapters, tmp_path / "file" / "mine")
 
 
+def test_a_head_with_parts_of_any_name_comes_back(tmp_path: Path) -> None:
+    models = []
+    for _ in range(2):
+        models.append(classifier())
+        down, up = torch.nn.Linear(32, 7), torch.nn.Linear(7, 3)
+        models[-1].classifier = torch.nn.Sequential(OrderedDict(down=down, up=up))
+    save_adapters(trained(models[0], FORMS[0]), tmp_path / "mine")
+    load_adapters(models[1], tmp_path / "mine")
+    assert torch.equal(answers(models[0]), answers(models[1]))
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_what_is_no_number_is_not_saved(value: float, tmp_path: Path) -> None:
+    adapters = trained(classifier(), FORMS[0])
+    save_adapters(adapters, tmp_path / "mine")
+    kept = (tmp_path / "mine" / TENSORS).read_bytes()
+    adapters.tensors()["layer.0.output.up.bias"][0] = value
+    with pytest.raises(PackageError, match=r"'layer.0.output.up.bias' .*not finite.*lower"):
+        save_adapters(adapters, tmp_path / "mine")
+    assert (tmp_path / "mine" / TENSORS).read_bytes() == kept
+
+
+@pytest.mark.parametrize("name", [".", "", "mine/.."])
+def test_the_folder_that_it_runs_in_does_not_give_way(name, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"this runs in.*Name one within it"):
+        save_adapters(trained(classifier(), FORMS[0]), name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_may_not_be_read_is_said(tmp_path, monkeypatch) -> None:
+    def refuse(_: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    adapters = trained(classifier(), FORMS[0])
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(PackageError, match=r"could not be written to .*: Permission denied"):
+        save_adapters(adapters, tmp_path)
+
+
 def test_methods_without_adapters_are_not_saved(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"apply_method made them.*save_pretrained"):
         save_adapters(apply_method(classifier(), Method("layer-norm")), tmp_path / "mine")
@@ -140,7 +182,7 @@ DAMAGE = {
     "another format": (lambda f: reseal(f, format=2), "its format is 2, and 1 is read"),
     "no number": (
         lambda f: change_tensors(f, "head.classifier.bias", torch.tensor([0, 0, torch.nan])),
-        "not finite",
+        r"adapters\.safetensors holds 'head.classifier.bias' with values that are not finite",
     ),
     "a tensor too many": (
         lambda f: change_tensors(f, "layer.0.output.more", torch.ones(1)),
@@ -148,7 +190,7 @@ DAMAGE = {
     ),
     "whole numbers": (
         lambda f: change_tensors(f, "head.classifier.bias", torch.ones(3, dtype=torch.int32)),
-        "something other than a tensor of F32",
+        r"adapters\.safetensors describes .* something other than a tensor of F32",
     ),
 }
 
@@ -162,6 +204,41 @@ def test_what_is_damaged_is_refused_and_the_model_left_alone(damage, message, tm
         load_adapters(model, tmp_path / "mine")
     assert all(parameter.requires_grad for parameter in model.parameters())
     assert torch.equal(answers(model), answers(classifier()))
+
+
+def with_statistics(seed: int = 0) -> torch.nn.Module:
+    """A classifier whose own head normalises over batches."""
+    model = classifier(seed=seed)
+    head = torch.nn.Sequential(torch.nn.BatchNorm1d(32), model.classifier)
+    head.register_buffer("passing", torch.ones(1), persistent=False)
+    model.classifier = head
+    return model.eval()
+
+
+def test_statistics_of_the_models_own_head_come_back(tmp_path: Path) -> None:
+    model, other = with_statistics(), with_statistics()
+    before = {name: (id(each), each.clone()) for name, each in model.named_buffers()}
+    unchanged = answers(model)
+    adapters = attach(model, FORMS[0])
+    model.train()
+    for _ in range(3):
+        answers(model)
+    learnt = answers(model.eval())
+    assert not torch.equal(learnt, unchanged)
+    assert "head.classifier.passing" not in adapters.tensors()
+    with adapters.disabled():
+        assert torch.equal(answers(model), unchanged)
+    assert torch.equal(answers(model), learnt)
+    save_adapters(adapters, tmp_path / "mine")
+    load_adapters(other, tmp_path / "mine")
+    assert torch.equal(answers(other), learnt)
+    steps = other.classifier[0].num_batches_tracked
+    assert (steps.dtype, steps.item()) == (torch.int64, 3)
+    adapters.detach()
+    assert torch.equal(answers(model), unchanged)
+    for name, each in model.named_buffers():
+        assert id(each) == before[name][0]
+        assert torch.equal(each, before[name][1])
 
 
 # --- the model as it was, for a while

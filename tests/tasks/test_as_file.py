@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 from collections import UserDict
 from collections.abc import Iterable
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 from adapterbank.errors import DataError
+from adapterbank.tasks import as_file as as_file_module
 from adapterbank.tasks.as_file import as_file
 from adapterbank.tasks.load import load_task
 from adapterbank.tasks.sources import Source
@@ -89,6 +92,43 @@ def test_a_file_is_sent_as_it_is(tmp_path) -> None:
             assert (name, opened.read()) == ("rows.CSV", file.read_bytes())
     with pytest.raises(DataError, match="There is no file"), as_file(tmp_path / "missing.csv"):
         pass
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le", "utf-32", "cp1252", "cp037"])
+def test_rows_are_read_in_the_encoding_of_the_files_beside_them(encoding, tmp_path) -> None:
+    with as_file(rows(["yes", "no"]), encoding=encoding) as (name, file):
+        (tmp_path / name).write_bytes(file.read())
+    there = learnt(tmp_path / name, encoding=encoding)
+    assert there.train == learnt(rows(["yes", "no"])).train
+
+
+@pytest.mark.parametrize("encoding", ["klingon", "base64"])
+def test_an_encoding_that_there_is_none_of(encoding) -> None:
+    with pytest.raises(DataError, match=f"no text encoding '{encoding}'"):
+        as_file(rows(["yes", "no"]), encoding=encoding).__enter__()
+
+
+def test_a_file_that_may_not_be_read_is_said(tmp_path, monkeypatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    file = tmp_path / "rows.csv"
+    file.write_text("text,label\n")
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(DataError, match=r"rows\.csv cannot be read: Permission denied\."):
+        as_file(file).__enter__()
+
+
+def test_a_full_disk_is_said() -> None:
+    def full() -> BinaryIO:
+        return open("/dev/full", "w+b")  # noqa: PTH123
+
+    for count in (1, 1_000):  # what fills no buffer shows when the file is closed
+        with (
+            patch.object(as_file_module, "TemporaryFile", full),
+            pytest.raises(DataError, match=r"the rows given .* file to send: No space .*Free"),
+        ):
+            as_file(rows(["yes", "no"]) * count).__enter__()
 
 
 def test_what_is_no_row(tmp_path) -> None:

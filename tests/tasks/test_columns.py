@@ -195,6 +195,15 @@ KINDS: dict[str, tuple[list[Cell], str, str]] = {
     "commas": (["a, b", "a"], "labels", "classification"),
     "bars in one label": (["a|b", "a"], "label", "classification"),
     "a bracket": (["[a", "b"], "labels", "classification"),
+    "decimal commas": (["2,8", "4,6", "3,2", "5,0", "4"], "score", "regression"),
+    "halves with commas": ([f"{i},5" for i in range(5)] + list("12345"), "stars", "regression"),
+    "tenths with commas": ([f"0,{i}" for i in range(1, 10)] + ["0", "1"], "y", "regression"),
+    "codes that come back in many lists": (
+        ["0,1", "0,2", "0,3", "1,2", "1,3", "2", None],
+        "label",
+        "multi-label",
+    ),
+    "lists or fractions": (["0,2", "1,3", "2", "0,1"], "label", "regression"),
 }
 
 

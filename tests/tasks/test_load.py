@@ -144,6 +144,28 @@ def test_regression() -> None:
     assert given_dev(rows(1, 2, 3), kind="regression").train[0].label == 1.0
 
 
+def test_commas_that_may_part_classes_are_said() -> None:
+    few = rows("0,2", "1,3", "2", "0,1")
+    said = (
+        "'0,1' in 'label' is read as the number 0.1; if it is the classes 0 and 1, "
+        "say --kind multi-label"
+    )
+    assert said in given_dev(few).notes
+    chosen = [given_dev(few, kind=kind) for kind in ("regression", "multi-label")]
+    assert chosen[0].train[0].label == 0.2
+    assert chosen[1].train[0].label == ("0", "2")
+    many = given_dev(rows("0,1", "0,2", "1,2", "0,3", "2", "3"))
+    assert (many.kind, many.labels) == ("multi-label", ("0", "1", "2", "3"))
+    other = (
+        "'0,1' in 'label' is read as the classes 0 and 1; if it is the number 0.1, "
+        "say --kind regression"
+    )
+    assert other in many.notes
+    plain = given_dev(rows("2,8", "4,6", "3,2", "5,0"))
+    for notes in (plain.notes, *(task.notes for task in chosen)):
+        assert not any("is read as" in note for note in notes)
+
+
 def test_truth_values_have_one_name_in_every_form(tmp_path: Path) -> None:
     written = table(tmp_path / "rows.csv", [("text", "label"), ("a", "True"), ("b", "False")])
     for train, dev in ((rows(True, False), written), (written, rows(True, False))):

@@ -138,6 +138,17 @@ def test_empty_rows_count_where_something_follows(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("row", ["Hello, world,", "Hello,world,,"])
+def test_a_row_longer_than_its_header_is_never_cut(tmp_path: Path, row: str) -> None:
+    cells = row.count(",") + 1
+    said = f"{cells} cells where the header has 2 (texts with commas in them need quotes)"
+    for content in (f"text,label\nfine,a\n{row}\n", f"text,label\n{row}\n{row}\n"):
+        found = list(open_rows(write(tmp_path, "a.csv", content)).with_unreadable())
+        assert found[-1].problem == said
+    below = open_rows(write(tmp_path, "b.csv", "text,label\nfine,a\n,,,\n,,\n"))
+    assert values(below) == [{"text": "fine", "label": "a"}]
+
+
 def test_quotes_in_tables_with_tabs(tmp_path: Path) -> None:
     """Where every line is a row, a lone quote must not swallow the rows up to the next."""
     plain = 'text\tlabel\n"so it goes\ta\nmiddle\tb\nthe end"\tc\n'

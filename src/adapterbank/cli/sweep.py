@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,6 +27,7 @@ from adapterbank.errors import TaskNotFound
 if TYPE_CHECKING:
     from adapterbank.store.store import Store
     from adapterbank.sweeps import Sweep
+    from adapterbank.tasks.task import Task
     from adapterbank.training.sweep import Candidate
 
 
@@ -81,8 +82,9 @@ def sweep(
         make_order(home.encoder.layers, **trial.settings, seed=trial.seed).recipe_for(data)
     store = home.store
     # Trials of one task share a folder: a larger grid finds the smaller one's done.
-    about = json.dumps([data.digest(), store.base.fingerprint]).encode()
-    place = store.runs(task) / f"sweep-{hashlib.sha256(about).hexdigest()[:12]}"
+    about = [data.digest(), store.base.fingerprint, *_chosen_class(rows, data)]
+    key = hashlib.sha256(json.dumps(about).encode()).hexdigest()
+    place = store.runs(task) / f"sweep-{key[:12]}"
     swept = Sweep(place, base or store.base.name, device, every)
     swept.open(data)
     _follow(swept, open_compute(on, processes, through=through, bank=bank))
@@ -100,6 +102,13 @@ def sweep(
         print_json(report)
     else:
         _show(report, candidates)
+
+
+def _chosen_class(rows: DataOptions, data: Task) -> list[str]:
+    """The class whose F1 is told, if it was chosen; the digest has it where that is the metric."""
+    usual = replace(data, metric="", positive="").positive
+    chosen = rows.positive and data.metric != "f1" and data.positive != usual
+    return [data.positive] if chosen else []
 
 
 def _follow(swept: Sweep, compute: Any) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 
 def write_record(path: Path, record: dict[str, Any]) -> None:
@@ -36,16 +36,27 @@ def replacing(path: Path) -> Iterator[Path]:
 def only_one(path: Path) -> Iterator[None]:
     """Within this block no other process is within one of the same path: it waits, and a killed one
     is out of it. The file is gone afterwards: who waited looks again whether the work is done."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: two processes may do the same work
+    if os.name == "nt":  # Windows has no such locks: two processes may do the same work
         yield
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        with suppress(OSError):  # a file system without locks: as on Windows
-            fcntl.flock(file, fcntl.LOCK_EX)
+    with _locked(path):
         try:
             yield
         finally:
             path.unlink(missing_ok=True)
+
+
+def _locked(path: Path) -> IO[str]:
+    """The file of that path, locked. One that was deleted while its lock was waited for keeps
+    nobody out who opens the path anew."""
+    import fcntl
+
+    while True:
+        file = path.open("w")
+        with suppress(OSError):  # a file system without locks: as there
+            fcntl.flock(file, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        file.close()

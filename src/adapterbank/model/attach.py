@@ -1,13 +1,15 @@
 """Put adapters on a model, and take them off again exactly.
 
 What trains is a set of parameter names. The parameters behind those names are swapped for clones,
-so the base's own tensors are never written to, and `detach` puts the very same objects back.
+and so are the buffers of the head, so the model's own tensors are never written to, and `detach`
+puts the very same objects back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
@@ -50,7 +52,7 @@ def attach(model: nn.Module, config: AdapterConfig | None = None) -> Attachment:
     except BaseException:  # there was no memory for them
         attachment.detach()
         raise
-    return attachment
+    return attachment.train(base.training)
 
 
 def adapted_layers(config: AdapterConfig, count: int) -> tuple[int, ...]:
@@ -103,7 +105,7 @@ class Attachment(nn.Module):
         self._aside = False
         self._modes = {module: module.training for module in model.modules()}
         self._flags = {parameter: parameter.requires_grad for parameter in model.parameters()}
-        self._originals: dict[str, nn.Parameter] = {}
+        self._originals: dict[str, Tensor] = {}
 
         prefix = next(name for name, module in model.named_modules() if module is base)
         of_base = {id(parameter) for parameter in base.parameters()}
@@ -114,18 +116,18 @@ class Attachment(nn.Module):
         if unknown:
             raise AttachError(f"The model has no parameter {min(unknown)!r}.")
         model.requires_grad_(False)
-        self._swap_in_clones(model, swapped)
+        self._swap_in_clones(model, swapped | _head_buffers(model, base).keys())
         base.add_module(CONTAINER, self)
 
     def _swap_in_clones(self, model: nn.Module, names: set[str]) -> None:
-        everywhere = dict(model.named_parameters(remove_duplicate=False))
+        everywhere = _named_tensors(model)
         wanted = {id(everywhere[name]) for name in names}
-        clones: dict[int, nn.Parameter] = {}
+        clones: dict[int, Tensor] = {}
         for name, original in everywhere.items():  # a tied parameter has several names
             if id(original) in wanted:
-                clone = clones.setdefault(id(original), _trainable_clone(original))
+                clone = clones.setdefault(id(original), _clone(original))
                 self._originals[name] = original
-                _set_parameter(model, name, clone)
+                _set_tensor(model, name, clone)
 
     def add_adapters(self, config: AdapterConfig, layers: Iterable[int]) -> None:
         """Stand adapters at their sites in these layers."""
@@ -134,7 +136,7 @@ class Attachment(nn.Module):
         modules = sites.layer_modules(base)
         for index in layers:
             here = nn.ModuleDict()
-            like = next(modules[index].parameters())  # layers may be on several devices
+            like = _floating(modules[index])  # layers may be on several devices
             for name, site in (("attention", sites.attention), ("output", sites.output)):
                 if config.where in ("both", name):
                     adapter = Adapter(
@@ -211,10 +213,11 @@ class Attachment(nn.Module):
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that was learnt, by neutral name: what trains, and the running statistics of
-        adapters that normalise over batches."""
+        adapters that normalise over batches and of the head."""
         groups = self.named_groups().values()
         learnt = {name: each.detach() for group in groups for name, each in group.items()}
-        return learnt | dict(self.named_buffers())
+        of_head = {f"head.{name}": each for name, each in _head_buffers(*self._hosts).items()}
+        return learnt | dict(self.named_buffers()) | of_head
 
     @contextmanager
     def disabled(self) -> Iterator[None]:
@@ -225,7 +228,7 @@ class Attachment(nn.Module):
             return
         self._check_in_place()
         model, _ = self._hosts
-        learnt = dict(model.named_parameters(remove_duplicate=False))
+        learnt = _named_tensors(model)
         try:
             self._stand(aside=True)
             self._put_in_place(self._originals)
@@ -239,14 +242,14 @@ class Attachment(nn.Module):
         for standing in self._standing:
             standing.aside = aside
 
-    def _put_in_place(self, parameters: dict[str, nn.Parameter]) -> None:
+    def _put_in_place(self, tensors: dict[str, Tensor]) -> None:
         """Give the model these for those that it has. It may have moved to another device since
         they were on it; they follow."""
         model, _ = self._hosts
-        current = dict(model.named_parameters(remove_duplicate=False))
-        for name, parameter in parameters.items():
-            parameter.data = parameter.data.to(current[name].device, current[name].dtype)
-            _set_parameter(model, name, parameter)
+        current = _named_tensors(model)
+        for name, tensor in tensors.items():
+            tensor.data = tensor.data.to(current[name].device, current[name].dtype)
+            _set_tensor(model, name, tensor)
 
     def _check_in_place(self) -> None:
         """Refuse what needs the adapters on the model."""
@@ -302,10 +305,34 @@ class _Standing:
         return adapted
 
 
-def _trainable_clone(original: nn.Parameter) -> nn.Parameter:
-    return nn.Parameter(original.detach().clone(memory_format=torch.preserve_format))
+def _floating(layer: nn.Module) -> nn.Parameter:
+    """A parameter of the layer's precision: quantised weights are whole numbers."""
+    return next(each for each in layer.parameters() if each.is_floating_point())
 
 
-def _set_parameter(model: nn.Module, name: str, parameter: nn.Parameter) -> None:
+def _named_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers under all their names."""
+    return dict(
+        chain(
+            model.named_parameters(remove_duplicate=False),
+            model.named_buffers(remove_duplicate=False),
+        )
+    )
+
+
+def _head_buffers(model: nn.Module, base: nn.Module) -> dict[str, Tensor]:
+    """The buffers outside the encoder that a state dictionary has."""
+    of_base = {id(buffer) for buffer in base.buffers()}
+    outside = {name: each for name, each in model.named_buffers() if id(each) not in of_base}
+    kept = model.state_dict(keep_vars=True) if outside else {}
+    return {name: each for name, each in outside.items() if name in kept}
+
+
+def _clone(original: Tensor) -> Tensor:
+    clone = original.detach().clone(memory_format=torch.preserve_format)
+    return nn.Parameter(clone) if isinstance(original, nn.Parameter) else clone
+
+
+def _set_tensor(model: nn.Module, name: str, tensor: Tensor) -> None:
     path, _, leaf = name.rpartition(".")
-    setattr(model.get_submodule(path), leaf, parameter)
+    setattr(model.get_submodule(path), leaf, tensor)

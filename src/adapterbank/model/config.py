@@ -65,13 +65,12 @@ class AdapterConfig:
         object.__setattr__(self, "init_std", float(self.init_std))
         if self.layers is not None:
             given = self.layers if isinstance(self.layers, list | tuple | set | range) else ()
-            layers = tuple(sorted(set(given)))
-            if not layers or any(type(layer) is not int or layer < 0 for layer in layers):
+            if not given or any(type(layer) is not int or layer < 0 for layer in given):
                 raise ConfigError(
                     f"layers is {self.layers!r}; it takes layer numbers from 0.",
                     "Use None for all layers.",
                 )
-            object.__setattr__(self, "layers", layers)
+            object.__setattr__(self, "layers", tuple(sorted(set(given))))
 
 
 def plain(value: Any) -> Any:

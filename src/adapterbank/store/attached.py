@@ -20,7 +20,14 @@ from adapterbank.model.config import AdapterConfig
 from adapterbank.store.files import open_plain, write_folder
 from adapterbank.store.schema import decode
 from adapterbank.store.sealed import seal, unseal
-from adapterbank.store.weights import check_finite, encode_weights, read_header
+from adapterbank.store.weights import (
+    ADAPTER,
+    WEIGHTS,
+    check_finite,
+    encode_weights,
+    not_finite,
+    read_header,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,13 +59,27 @@ def save_adapters(adapters: Attachment, folder: str | Path) -> None:
             "Keep the whole model: model.save_pretrained(folder).",
         )
     place = Path(folder)
-    _check_target(place)
+    with _written(place):
+        _check_target(place)
     arrays = {name: each.float().cpu().numpy() for name, each in adapters.tensors().items()}
+    wrong = not_finite(arrays)
+    if wrong is not None:
+        raise PackageError(
+            f"The adapters hold {wrong!r} with values that are not finite.",
+            "Train them again, at a lower learning rate.",
+        )
     settings = Settings(FORMAT, adapters.config)
     files = {TENSORS: encode_weights(arrays, "fp32"), SETTINGS: seal(asdict(settings))}
-    try:
+    with _written(place):
         place.parent.mkdir(parents=True, exist_ok=True)
         write_folder(place, files, replace=True)
+
+
+@contextmanager
+def _written(place: Path) -> Iterator[None]:
+    """Why a folder cannot be, in a sentence."""
+    try:
+        yield
     except OSError as error:
         raise PackageError(
             f"The adapters could not be written to {place}: {error.strerror or error}.",
@@ -68,6 +89,8 @@ def save_adapters(adapters: Attachment, folder: str | Path) -> None:
 
 def _check_target(place: Path) -> None:
     """Refuse a folder with anything else in it: the whole of it gives way."""
+    if place.resolve() == Path.cwd():
+        raise ConfigError(f"{place} is the folder that this runs in.", "Name one within it.")
     if not os.path.lexists(place):
         return
     if place.is_symlink() or not place.is_dir():
@@ -134,7 +157,7 @@ def _read_arrays(place: Path, config: AdapterConfig) -> dict[str, NDArray[np.flo
     if length > len(content) - 8:
         raise ValueError(f"its header has {length:,} bytes")
     shapes = read_header(content[8 : 8 + length], len(content) - 8 - length, "fp32")
-    sizes = {shape[0] for name, (shape, _) in shapes.items() if name.endswith(".down.weight")}
+    sizes = {shape[0] for name, (shape, _) in shapes.items() if ADAPTER.fullmatch(name)}
     if sizes != {config.size} or config.hidden_layers > len(shapes):
         raise ValueError("its settings are not those of its tensors")
     arrays: dict[str, NDArray[np.float32]] = load(content)
@@ -152,6 +175,6 @@ def _explained(place: Path) -> Iterator[None]:
         raise PackageError(f"{place} holds no {SETTINGS} with {TENSORS}.", hint) from error
     except OSError as error:
         raise PackageError(f"{place} cannot be read: {error.strerror}.", hint) from error
-    except (ValueError, ConfigError) as error:
-        said = getattr(error, "message", str(error)).rstrip(".")
+    except (ValueError, ConfigError, PackageError) as error:
+        said = getattr(error, "message", str(error)).rstrip(".").replace(WEIGHTS, TENSORS, 1)
         raise PackageError(f"The adapters in {place} are damaged: {said}.", hint) from error

@@ -34,7 +34,7 @@ KNOWN_HEADER = 2**17  # bytes; longer ones are not remembered
 MAX_HEADER = 200 * MAX_TENSORS  # bytes; an entry has about 100 beside its name
 
 Shape = tuple[int, ...]
-_ADAPTER = re.compile(r"layer\.(\d{1,4})\.(?:attention|output)\.down\.weight")
+ADAPTER = re.compile(r"layer\.(\d{1,4})\.(?:attention|output)\.down\.weight")
 _LAYER_NORM = re.compile(r"layer\.(\d{1,4})\.(?:attention|output)\.norm\.(?:weight|bias)")
 _OTHER_NORM = re.compile(r"([a-z]+\.norm)\.(?:weight|bias)")
 _OF_BASE = re.compile(r"base\.[A-Za-z0-9_.]{1,300}")
@@ -189,7 +189,7 @@ def _check(form: Form, shapes: Mapping[str, Shape]) -> None:
 def _adapter_shapes(
     config: AdapterConfig, width: int, shapes: Mapping[str, Shape]
 ) -> dict[str, Shape | None]:
-    layers = config.layers or range(1 + max(_layers(_ADAPTER, shapes), default=0))
+    layers = config.layers or range(1 + max(_layers(ADAPTER, shapes), default=0))
     sites = ("attention", "output") if config.where == "both" else (config.where,)
     if len(layers) * len(sites) * config.hidden_layers > MAX_TENSORS:
         raise _damaged(f"cannot hold that many adapters: {MAX_TENSORS:,} tensors at most")
@@ -223,7 +223,7 @@ def _norm_shapes(form: Form, width: int, shapes: Mapping[str, Shape]) -> dict[st
     if method.name == "head" or (adapter and not adapter.train_layer_norms):
         return {}
     layers = _layers(_LAYER_NORM, shapes)
-    highest = max([*layers, *_layers(_ADAPTER, shapes)], default=0)
+    highest = max([*layers, *_layers(ADAPTER, shapes)], default=0)
     if method.name == "top-k":
         lowest = highest - method.top_k + 1
         if lowest < 0:
@@ -257,11 +257,16 @@ def _layers(pattern: re.Pattern[str], names: Iterable[str]) -> set[int]:
 
 def check_finite(tensors: Mapping[str, NDArray[np.float32]]) -> None:
     """Refuse NaN and infinity."""
+    name = not_finite(tensors)
+    if name is not None:
+        raise _damaged(f"holds {name!r} with values that are not finite")
+
+
+def not_finite(tensors: Mapping[str, NDArray[np.float32]]) -> str | None:
+    """A tensor with NaN or infinity, by name."""
     import numpy as np
 
-    for name, values in tensors.items():
-        if not np.isfinite(values).all():
-            raise _damaged(f"holds {name!r} with values that are not finite")
+    return next((name for name, each in tensors.items() if not np.isfinite(each).all()), None)
 
 
 def _damaged(problem: str) -> PackageError:

@@ -43,6 +43,7 @@ LABELS = (
 MANY = {"labels", "tags", "topics", "categories", "classes"}
 MAX_CLASSES_OF_NUMBERS = 50
 LONG_NAME = 40
+_TWO_CODES = re.compile("[0-9],[0-9]")
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,20 @@ def infer_kind(cells: Iterable[Cell], column: str) -> Kind:
         return "classification"
     fractions = any(not number.is_integer() for number in numbers)
     many = len(set(numbers)) > MAX_CLASSES_OF_NUMBERS
-    return "regression" if fractions or many else "classification"
+    if not fractions and not many:
+        return "classification"
+    lists = code_lists(names)
+    codes = {code for name in names for code in name.split(",")}
+    # The same few codes in many lists; fractions with as few digits seldom all rise.
+    return "multi-label" if lists and len(codes) <= len(lists) else "regression"
+
+
+def code_lists(cells: Iterable[Cell]) -> set[str]:
+    """Cells such as 0,2 where all that have a comma may be fractions as well as lists of classes:
+    two digits, the second of them the larger."""
+    commas = {cell for cell in cells if isinstance(cell, str) and "," in cell}
+    rising = all(_TWO_CODES.fullmatch(cell) and cell[0] < cell[2] for cell in commas)
+    return commas if rising else set()
 
 
 def _are_lists(names: set[str]) -> bool:

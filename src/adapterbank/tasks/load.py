@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from adapterbank.errors import ConfigError, DataError
-from adapterbank.tasks.cells import counted, find_separator, listing
-from adapterbank.tasks.columns import Columns, find_columns, infer_kind, need_column
+from adapterbank.tasks.cells import Cell, counted, find_separator, listing
+from adapterbank.tasks.columns import Columns, code_lists, find_columns, infer_kind, need_column
 from adapterbank.tasks.drafts import BadRows, finish, read_draft
 from adapterbank.tasks.labels import LabelNames, label_reader, label_space, names_by_code
 from adapterbank.tasks.room import Room
@@ -91,6 +91,8 @@ def load_task(
         )
     notes = [*rows.notes, columns.note(), *_unread(rows, columns), *skipped]
     notes.append(_kind_note(known, labels, separator))
+    if not kind:
+        notes += _other_reading(known, draft.cells, columns.label)
 
     splits: dict[str, list[Example]] = {}
     for split, source in (("dev", dev), ("test", test)):
@@ -112,6 +114,20 @@ def _kind_note(kind: Kind, labels: tuple[str, ...], separator: str) -> str:
         return kind
     parted = f", parted by {separator!r}" if separator else ""
     return f"{kind}, {counted(len(labels), 'label')}{parted}"
+
+
+def _other_reading(kind: Kind, cells: Iterable[Cell], column: str) -> list[str]:
+    """What a comma may mean where it cannot be told."""
+    either = code_lists(cells)
+    if not either or kind not in ("regression", "multi-label"):
+        return []
+    cell = min(either)
+    number, classes = f"the number {cell.replace(',', '.')}", f"the classes {cell[0]} and {cell[2]}"
+    if kind == "regression":
+        taken, other, asked = number, classes, "multi-label"
+    else:
+        taken, other, asked = classes, number, "regression"
+    return [f"{cell!r} in {column!r} is read as {taken}; if it is {other}, say --kind {asked}"]
 
 
 def _need_columns(rows: Rows, columns: Columns) -> None:

@@ -180,7 +180,7 @@ def _csv_rows(
 
 def _csv_row(row: Row, cells: list[str], columns: list[str], headed: int, delimiter: str) -> Row:
     width = len(columns)
-    if len(cells) > width and not any(cells[width:]):
+    if width < len(cells) <= headed and not any(cells[width:]):
         cells = cells[:width]
     if len(cells) == width:
         return row._replace(values=dict(zip(columns, cells, strict=True)))
