@@ -113,7 +113,8 @@ def _gap(gap: dict[str, Any] | None, of: int) -> str:
 
 
 def _percent(value: float | None) -> str:
-    return "" if value is None else f"{min(value, 100):.2f}"
+    """Of what trains the embeddings too, the share outside them is none."""
+    return "" if value is None or value > 100 else f"{value:.2f}"
 
 
 def _cell(cell: dict[str, Any] | None) -> str:
