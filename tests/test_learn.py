@@ -395,7 +395,7 @@ def test_numbers_past_half_precision_s_range_stay_whole(encoder, task, monkeypat
 
 def test_numbers_of_numpy_s_are_numbers() -> None:
     order = make_order(2, seed=np.int64(3), warmup=np.float32(0.5), gate=np.bool_(True))
-    recipe = order.recipe_of(100, "classification")
+    recipe = order.recipe_of(100, "classification", 0)
     assert (type(recipe.seed), type(recipe.warmup)) == (int, float)
     assert order.method.adapter.gate is True
 
@@ -420,7 +420,7 @@ def test_numbers_of_numpy_s_are_numbers() -> None:
 )
 def test_what_no_package_could_hold_is_refused_first(settings, message) -> None:
     with pytest.raises(ConfigError, match=message):
-        make_order(2, **settings).recipe_of(100, "classification")
+        make_order(2, **settings).recipe_of(100, "classification", 0)
 
 
 def test_settings_by_name() -> None:

@@ -23,7 +23,7 @@ from adapterbank.studies.study import Study
 from adapterbank.studies.study_file import read_study
 
 LOCK = {
-    "base": {"name": "minilm", "fingerprint": "f" * 64, "layers": 6},
+    "base": {"name": "minilm", "fingerprint": "f" * 64, "layers": 6, "units": 0},
     "tasks": {
         name: {
             "rows": {"task": name, "train": 100, "dev": 0, "test": 0},

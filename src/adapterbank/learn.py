@@ -103,7 +103,7 @@ def learn(
     order, task = going_on(order, task)
     if order.earlier is not None:
         encoder = encoder.pooled(order.earlier.package.manifest.pooling)
-    recipe = order.recipe_for(task)
+    recipe = order.recipe_for(task, encoder.units)
     yield _report(encoder, task, recipe)
     splits = Splits(
         *(

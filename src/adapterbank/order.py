@@ -71,14 +71,14 @@ class Order:
         if not encodable(self.note):
             raise ConfigError("note has half of a character in it (a lone surrogate).")
 
-    def recipe_for(self, task: Task) -> Recipe:
-        """The recipe with all its numbers."""
-        return self.recipe_of(len(task.train), task.kind)
+    def recipe_for(self, task: Task, units: int) -> Recipe:
+        """The recipe with all its numbers, on a base of so many `units`."""
+        return self.recipe_of(len(task.train), task.kind, units)
 
-    def recipe_of(self, rows: int, kind: Kind) -> Recipe:
+    def recipe_of(self, rows: int, kind: Kind, units: int) -> Recipe:
         """The recipe for so many rows of a kind of task."""
         name, size = self.method.name, self.method.adapter.size
-        return make_recipe(self.recipe, name, rows, kind, size=size, **self.settings)
+        return make_recipe(self.recipe, name, rows, kind, size=size, units=units, **self.settings)
 
 
 def make_order(depth: int, /, **settings: Any) -> Order:

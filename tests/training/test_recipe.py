@@ -44,10 +44,27 @@ def test_the_default_suits_the_size_of_the_data(rows, epochs, batch, rate) -> No
 )  # fmt: skip
 def test_large_adapters_take_smaller_steps(rows, size, rate) -> None:
     assert make_recipe("default", "adapters", rows, size=size).learning_rate == rate
-    assert make_order(2, size=size).recipe_of(rows, "classification").learning_rate == rate
+    assert make_order(2, size=size).recipe_of(rows, "classification", 0).learning_rate == rate
     assert make_recipe("paper", "adapters", rows, size=size).learning_rate == 3e-4
-    full = make_order(2, method="full", size=size).recipe_of(rows, "classification")
+    full = make_order(2, method="full", size=size).recipe_of(rows, "classification", 0)
     assert full.learning_rate == LEARNING_RATES["full"]
+
+
+@pytest.mark.parametrize(
+    ("layers", "width", "share"), [(2, 128, 1), (6, 384, 1), (6, 768, 2), (12, 768, 4)]
+)
+def test_larger_bases_take_smaller_steps(layers, width, share) -> None:
+    """Smaller ones than those that were measured take no larger ones."""
+    units = layers * width
+    for method in ("adapters", "full", "top-k"):
+        rate = make_recipe("default", method, 1_000, units=units).learning_rate
+        assert rate == LEARNING_RATES[method] / share
+        assert make_recipe("paper", method, 1_000, units=units).learning_rate < 1e-3
+    for method in ("head", "layer-norm"):
+        assert make_recipe("default", method, 9, units=units).learning_rate > 1e-3
+    assert (
+        make_recipe("default", "adapters", 9, units=units, learning_rate=0.5).learning_rate == 0.5
+    )
 
 
 def test_single_settings_override() -> None:

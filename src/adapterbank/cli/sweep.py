@@ -79,7 +79,8 @@ def sweep(
 
     home = Bank.open(bank, base, device=device)
     for trial in every:  # what cannot be is said before the first of them runs
-        make_order(home.encoder.layers, **trial.settings, seed=trial.seed).recipe_for(data)
+        order = make_order(home.encoder.layers, **trial.settings, seed=trial.seed)
+        order.recipe_for(data, home.encoder.units)
     store = home.store
     # Trials of one task share a folder: a larger grid finds the smaller one's done.
     about = [data.digest(), store.base.fingerprint, *_chosen_class(rows, data)]

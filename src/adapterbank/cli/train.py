@@ -171,7 +171,7 @@ def train(
         encoder = load_encoder(base or "minilm", device=device)
         order = make_order(encoder.layers, **settings)
     order, data = going_on(order, data)
-    order.recipe_for(data)  # what cannot be is said before a bank is made for it
+    order.recipe_for(data, encoder.units)  # what cannot be is said before a bank is made for it
     if dry_run:
         _look(encoder, data, order, as_json)
         return

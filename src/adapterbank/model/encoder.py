@@ -99,6 +99,11 @@ class Encoder:
         return len(self.sites.layer_paths(self.model))
 
     @property
+    def units(self) -> int:
+        """Layers that a token passes, times their width: how much one step of training can move."""
+        return int(self.model.config.num_hidden_layers) * self.width
+
+    @property
     def max_length(self) -> int:
         """The longest text in tokens."""
         config = self.model.config

@@ -56,7 +56,8 @@ class SharedEncoder:
         """
         same = {name: recipe[name] for name in SAME if name in recipe}
         seed = int(recipe["seed"]) + number - 1
-        return make_recipe("default", "full", len(task.train), task.kind, **same, seed=seed)
+        rows, units = len(task.train), self.encoder.units
+        return make_recipe("default", "full", rows, task.kind, units=units, **same, seed=seed)
 
     def learn(self, number: int, task: Task, recipe: Recipe) -> Iterator[Step | Epoch]:
         """Fine-tune on a task, and keep what came of it. Goes on where it was stopped."""

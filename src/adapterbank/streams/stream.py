@@ -162,7 +162,8 @@ class Stream:
 
     def _check_order(self, learning: Mapping[str, Any]) -> None:
         settings = {k: v for k, v in learning.items() if k not in OF_VERSIONS}
-        self.bank.order(**settings).recipe_for(Task("any", ("a", "b"), (), ()))
+        any_task = Task("any", ("a", "b"), (), ())
+        self.bank.order(**settings).recipe_for(any_task, self.bank.encoder.units)
 
     # --- one arrival
 

@@ -31,6 +31,7 @@ class BaseFacts:
     name: str
     fingerprint: str
     layers: int
+    units: int
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def _base_facts(name: str, place: str) -> BaseFacts:
     from adapterbank.model.encoder import load_encoder
 
     encoder = load_encoder(place)
-    return BaseFacts(name, encoder.fingerprint, encoder.layers)
+    return BaseFacts(name, encoder.fingerprint, encoder.layers, encoder.units)
 
 
 def _task_facts(rows: Rows, source: Arrival) -> TaskFacts:

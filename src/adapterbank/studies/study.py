@@ -134,7 +134,9 @@ class Study:
             return RunConfig(*common, {"tries": own.get("tries", NGRAM_TRIES)}, seed=seed)
         own = {"products": self.products, **own}
         order = make_order(self.facts.base.layers, method=method, **own)
-        recipe = order.recipe_of(facts.train, cast(Kind, facts.kind)).as_dict()
+        recipe = order.recipe_of(
+            facts.train, cast(Kind, facts.kind), self.facts.base.units
+        ).as_dict()
         del recipe["seed"]
         if recipe["products"] == SINGLE:  # not named, so that records from before keep their names
             del recipe["products"]

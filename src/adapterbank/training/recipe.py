@@ -37,6 +37,8 @@ PAPER_LEARNING_RATES: dict[MethodName, float] = {
 }
 FULL_RATE_ROWS, FULL_RATE_SIZE = 1_000, 128  # up to these adapters take their whole rate;
 LEAST_RATE = 1e-3  # with four times as many rows, or four times the size, this one
+FULL_RATE_UNITS = 6 * 384  # layers × width of minilm, which the rates were measured on …
+OF_BASE: tuple[MethodName, ...] = ("adapters", "full", "top-k")  # … and by what they change in it
 SPAN_LENGTH = 384  # tokens of a window over a long context
 MANY_ROWS = 20_000
 LARGEST_SEED = 2**31 - 1
@@ -111,14 +113,16 @@ def make_recipe(
     kind: Kind = "classification",
     *,
     size: int = 0,
+    units: int = 0,
     **given: Any,
 ) -> Recipe:
-    """A recipe by name, for a method, a number of training rows and a size of adapters.
+    """A recipe by name, for a method, a number of training rows, a size of adapters and a base of
+    so many `units`: `Encoder.units`.
 
     `given` overrides single settings; those that are None are left as the recipe has them.
     """
     check_choice("recipe", name, get_args(RecipeName))
-    recipe = _paper(method) if name == "paper" else _default(method, rows, size)
+    recipe = _paper(method) if name == "paper" else _default(method, rows, size, units)
     if kind == "span":
         recipe = replace(recipe, max_length=SPAN_LENGTH)
     return replace(recipe, **{key: value for key, value in given.items() if value is not None})
@@ -134,25 +138,28 @@ def _paper(method: MethodName) -> Recipe:
     )
 
 
-def _default(method: MethodName, rows: int, size: int) -> Recipe:
+def _default(method: MethodName, rows: int, size: int, units: int) -> Recipe:
     """What measured best. The number of steps is what small data lacks, so it gets smaller batches
     and more epochs; a row costs the same in either."""
     return Recipe(
-        _rate(method, rows, size),
+        _rate(method, rows, size, units),
         epochs=_epochs(rows),
         batch_size=16 if rows < MANY_ROWS else 32,
     )
 
 
-def _rate(method: MethodName, rows: int, size: int) -> float:
-    """Of adapters: it falls with the root of the rows and of the size. The more steps are taken at
-    a high rate, and the further each goes, the likelier one of them leads to where all rows are
-    answered alike, and there is no way back."""
+def _rate(method: MethodName, rows: int, size: int, units: int) -> float:
+    """Of adapters it falls with the root of the rows and of the size; of all that changes what the
+    base computes, with the base's layers and with its width. The more steps are taken at a high
+    rate, and the further each goes, the likelier one of them leads to where all rows are answered
+    alike, and there is no way back."""
     rate = LEARNING_RATES[method]
-    if method != "adapters":
-        return rate
-    many = max(rows / FULL_RATE_ROWS, 1) * max(size / FULL_RATE_SIZE, 1)
-    return max(LEAST_RATE, float(f"{rate / many**0.5:.2g}"))
+    if method == "adapters":
+        many = max(rows / FULL_RATE_ROWS, 1) * max(size / FULL_RATE_SIZE, 1)
+        rate = max(LEAST_RATE, rate / many**0.5)
+    if method in OF_BASE:
+        rate /= max(units / FULL_RATE_UNITS, 1)
+    return float(f"{rate:.2g}")
 
 
 def _epochs(rows: int) -> int:
