@@ -13,8 +13,8 @@ def draw_ablation(answer: dict[str, Any], path: Path) -> None:
     removed, starts = answer["removed"], {t: p for t, p in answer["starts"].items() if p}
     panels = max(len(removed) + bool(starts), 1)
     layers = max((len(found["layers"]) for found in removed.values()), default=0)
-    side = max(3.1, 0.34 * layers)  # inches; a number needs a third of one
-    with picture(path, side * panels + 0.7, side + 0.2) as figure:
+    cells = 0.34 * layers  # inches: a number needs a third of one
+    with picture(path, max(3.1, cells) * panels + 0.7, max(3.3, cells + 0.2)) as figure:
         axes = list(figure.subplots(1, panels, squeeze=False)[0])
         changes = {
             task: {(i, j): change for i, j, change in found["change"]}
