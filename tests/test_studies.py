@@ -493,6 +493,15 @@ def test_a_best_rate_at_the_edge_asks_for_the_next_one(base, tmp_path) -> None:
     assert study.chosen(rows, arm)["learning_rate"] == 1e-5
 
 
+def test_a_plain_that_reaches_to_the_edge_asks_for_nothing_more(base, tmp_path) -> None:
+    study = study_of(tmp_path, base, ("widen = 0", "widen = 2"))
+    rows, arm = study.rows[0], study.arms[0]
+    for rate in arm.grid["learning_rate"]:
+        put(study, rows, {**arm.fixed, "learning_rate": rate}, 1.0)
+    assert study.tried(rows, arm) == arm.candidates()
+    assert study.chosen(rows, arm)["learning_rate"] == 1e-3
+
+
 def test_a_best_rate_inside_is_the_best(base, tmp_path) -> None:
     study = study_of(
         tmp_path, base, ("widen = 0\n", "")

@@ -6,8 +6,9 @@
 
 An arm with lists is tried on their whole grid with one seed; the setting that is best on dev then
 runs with the other seeds. Where the best learning rate is the lowest or the highest of its list,
-the list is continued (`widen`, twice at most): a best at the edge may not be the best. With
-`choose = false`, for the study or for an arm, every setting runs with every seed.
+the list is continued (`widen`, twice at most): a best at the edge may not be the best, unless the
+next rate inside is as good. With `choose = false`, for the study or for an arm, every setting runs
+with every seed.
 """
 
 from __future__ import annotations
@@ -160,8 +161,11 @@ class Study:
         tried = arm.candidates()
         for _ in range(self.widen if arm.choose and len(arm.grid.get(RATE, ())) > 1 else 0):
             best = self._best(rows, tried)
-            further = _beyond(best, tried) if best else None
-            if further is None:
+            edge = _edge(best, tried) if best else None
+            if edge is None or best is None:
+                break
+            inner, further = edge
+            if self._dev(rows, inner) == self._dev(rows, best):  # a plain reaches to the edge
                 break
             tried.append(further)
         return tried
@@ -172,14 +176,14 @@ class Study:
         return candidates[0] if len(candidates) == 1 else self._best(rows, self.tried(rows, arm))
 
     def _best(self, rows: Rows, tried: list[dict[str, Any]]) -> dict[str, Any] | None:
-        metric = self.task(rows).metric
-        found = []
-        for settings in tried:
-            record = self.store.get(self.config(rows, settings, 0))
-            if record is None:
-                return None
-            found.append(float(record["dev"][metric]))
-        return tried[max(range(len(tried)), key=lambda i: found[i])]
+        found = [self._dev(rows, settings) for settings in tried]
+        known = [score for score in found if score is not None]
+        return tried[found.index(max(known))] if len(known) == len(found) else None
+
+    def _dev(self, rows: Rows, settings: dict[str, Any]) -> float | None:
+        """The score that settings are chosen by."""
+        record = self.record(rows, settings, 0)
+        return None if record is None else float(record["dev"][self.task(rows).metric])
 
     def needed(self) -> list[RunConfig]:
         """Every run that is known to be needed, task by task; none twice."""
@@ -196,15 +200,19 @@ class Study:
         return self.store.get(self.config(rows, settings, seed))
 
 
-def _beyond(best: dict[str, Any], tried: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The next setting over the edge that the best one stands at; None if it stands inside."""
+def _edge(
+    best: dict[str, Any], tried: list[dict[str, Any]]
+) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """If the best setting stands at an edge: its neighbour inside, and the one beyond."""
     alike = [each for each in tried if {**each, RATE: 0} == {**best, RATE: 0}]
     rates = sorted(each[RATE] for each in alike)
     if len(rates) < 2 or rates[0] < best[RATE] < rates[-1]:
         return None
     low, high = (rates[0], rates[1]) if best[RATE] == rates[0] else (rates[-1], rates[-2])
     further = low * low / high  # as far on as the list's own last step
-    return {**best, RATE: float(f"{further:.3g}")} if 0 < further < 1 else None
+    if not 0 < further < 1:
+        return None
+    return {**best, RATE: high}, {**best, RATE: float(f"{further:.3g}")}
 
 
 def _settings(method: Method) -> dict[str, Any]:
