@@ -369,6 +369,21 @@ def test_a_run_that_another_process_makes_is_waited_for(done, monkeypatch) -> No
     done.store.path(config).unlink()
 
 
+def test_two_probes_of_one_training_are_made_one_after_the_other(done) -> None:
+    """They would write one state."""
+    config = done.config(done.rows[0], {"size": 4, "epochs": 1, "probe": "fp16"}, 7)
+    training = replace(config, probe="")
+    found = []
+    thread = Thread(target=lambda: found.append(work(arguments_of(done, config), lambda _: None)))
+    with only_one(done.store.folder.parent / ".runs" / f"{training.digest}.running"):
+        thread.start()
+        thread.join(timeout=2)
+        assert thread.is_alive()
+    thread.join(timeout=60)
+    assert "fp16" in found[0]
+    done.store.path(config).unlink()
+
+
 def test_other_rows_are_not_taken_for_the_studys(done) -> None:
     config = replace(done.needed()[0], data="0" * 64)
     with pytest.raises(DataError, match=r"rows of support .*not those of the study"):

@@ -637,6 +637,10 @@ def test_rates_are_compared_in_the_papers_range_and_in_all() -> None:
     assert papers(answer)[0] is True
     assert every(answer)[0] is False
     assert papers({"arms": answer["arms"][:1]}) is None
+    # What full fine-tuning loses at rates that adapters were not run at is no part of it.
+    low = arm("full fine-tuning", 90, 0.5, 10)
+    high = {"family": "adapters", "points": arm("adapters", 1, 1, 40)["points"][1:]}
+    assert papers({"arms": [high, low]})[0] is False
 
 
 def test_sizes_are_within_a_point() -> None:
@@ -652,6 +656,11 @@ def test_sizes_are_within_a_point() -> None:
     assert test(answer(-9, 0.5, -0.5, 0))[0] is True
     assert test(answer(0, 0.6, -0.5, 0))[0] is False
     assert test(answer(0, 0.6)) is None
+    noisy = answer(0, 0.6, -0.5, 0)
+    noisy["groups"]["all"][1]["gaps"] = {"a": 3.6, "b": -2.4}
+    held, told = test(noisy)
+    assert held is None
+    assert told.endswith("best and worst 1.1 ± 3.0 apart")
 
 
 def test_one_seed_on_squad_decides_beyond_its_noise() -> None:

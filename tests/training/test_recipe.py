@@ -6,7 +6,7 @@ import pytest
 
 from adapterbank.errors import ConfigError
 from adapterbank.order import make_order
-from adapterbank.training.recipe import LEARNING_RATES, make_recipe
+from adapterbank.training.recipe import LEARNING_RATES, PAPER_LEARNING_RATES, make_recipe
 
 
 def test_the_paper_to_the_letter() -> None:
@@ -59,9 +59,11 @@ def test_larger_bases_take_smaller_steps(layers, width, share) -> None:
     for method in ("adapters", "full", "top-k"):
         rate = make_recipe("default", method, 1_000, units=units).learning_rate
         assert rate == LEARNING_RATES[method] / share
-        assert make_recipe("paper", method, 1_000, units=units).learning_rate < 1e-3
+        paper = make_recipe("paper", method, 1_000, units=units).learning_rate
+        assert paper == PAPER_LEARNING_RATES[method]
     for method in ("head", "layer-norm"):
-        assert make_recipe("default", method, 9, units=units).learning_rate > 1e-3
+        rate = make_recipe("default", method, 9, units=units).learning_rate
+        assert rate == LEARNING_RATES[method]
     assert (
         make_recipe("default", "adapters", 9, units=units, learning_rate=0.5).learning_rate == 0.5
     )

@@ -177,18 +177,15 @@ def _below(means: dict[str, dict[str, float]], adapters: str) -> Verdict | None:
 
 
 def _rates(up_to: float) -> Test:
-    """On the rates up to one: what each method loses by them, on average. Where there is a limit,
-    both are looked at between the same rates."""
+    """On the rates up to one: what each method loses by them, on average. Below a limit only rates
+    from where all methods have some: one that was not run at low rates has lost nothing there."""
 
     def test(answer: Answer) -> Verdict | None:
         lost = {}
-        first = max((p["points"][0]["rate"] for p in answer["arms"] if p["points"]), default=0.0)
+        lowest = [min(p["rate"] for p in arm["points"]) for arm in answer["arms"] if arm["points"]]
+        first = 0.0 if up_to == inf else max(lowest, default=0.0)
         for arm in answer["arms"]:
-            some = [
-                point["lost"]
-                for point in arm["points"]
-                if point["rate"] <= up_to and (up_to == inf or point["rate"] >= first)
-            ]
+            some = [point["lost"] for point in arm["points"] if first <= point["rate"] <= up_to]
             if some:
                 lost[arm["family"]] = fmean(some)
         if not {"adapters", "full fine-tuning"} <= lost.keys():

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from adapterbank.studies.answers import ablation, budget, curve, fp16, rates, table, tradeoff
 from adapterbank.studies.study import RATE, Arm, Study
 
-MANY = 100
 Answer = dict[str, Any]
 
 
@@ -34,7 +34,7 @@ class Kind:
     """What has to be measured on the packages of its first arm."""
     shows: Callable[[Arm], str]
     """The panel that an arm is shown in; none if there is nothing to show of it …"""
-    most: int
+    most: float
     """… each of so many arms at most …"""
     of: str
     """… in words."""
@@ -48,7 +48,7 @@ def _kind(
     every: bool = False,
     probe: str = "",
     shows: Callable[[Arm], str] = lambda _: "all",
-    most: int = MANY,
+    most: float = inf,
     of: str = "arms",
 ) -> Kind:
     return Kind(
