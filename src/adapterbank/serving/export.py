@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from adapterbank.errors import UnsupportedBase
 from adapterbank.serving.arena import Array, Form
 from adapterbank.serving.tokenizer import PlainTokenizer
-from adapterbank.store.files import write_folder
+from adapterbank.store.disk import write_folder
 from adapterbank.store.manifest import Pooling
 from adapterbank.store.schema import decode
 from adapterbank.store.sealed import seal, unseal

@@ -18,7 +18,7 @@ from adapterbank.errors import ConfigError, PackageError, UnsupportedBase
 from adapterbank.model.encoder import Encoder
 from adapterbank.model.probes import TOLERANCE, probe_rows
 from adapterbank.serving.graph_builder import Builder, onnx_type
-from adapterbank.store.files import appearing
+from adapterbank.store.disk import appearing
 from adapterbank.store.manifest import Manifest
 from adapterbank.store.mount import mount
 from adapterbank.store.package import Package

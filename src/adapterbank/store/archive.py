@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from adapterbank.errors import PackageError
-from adapterbank.store.files import appearing
+from adapterbank.store.disk import appearing
 from adapterbank.store.manifest import DAMAGED, MAX_BYTES, Manifest
 from adapterbank.store.package import MANIFEST, Packed
 from adapterbank.store.weights import WEIGHTS, read_weights

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from adapterbank.errors import ConfigError, PackageError
 from adapterbank.model.config import AdapterConfig
-from adapterbank.store.files import open_plain, write_folder
+from adapterbank.store.disk import open_plain, write_folder
 from adapterbank.store.schema import decode
 from adapterbank.store.sealed import seal, unseal
 from adapterbank.store.weights import (

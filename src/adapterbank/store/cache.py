@@ -12,7 +12,7 @@ from collections.abc import Callable
 from io import BufferedIOBase
 from pathlib import Path
 
-from adapterbank.store.files import appearing, open_plain
+from adapterbank.store.disk import appearing, open_plain
 
 
 class PackageCache:

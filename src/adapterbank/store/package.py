@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapterbank.errors import PackageError
-from adapterbank.store.files import open_plain, write_folder
+from adapterbank.store.disk import open_plain, write_folder
 from adapterbank.store.known_files import KnownFiles
 from adapterbank.store.manifest import MAX_BYTES, Manifest
 from adapterbank.store.weights import (

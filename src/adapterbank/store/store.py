@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from adapterbank.errors import BankError, BankNotFound, PackageError, TaskNotFound, WrongBase
 from adapterbank.store.cache import PackageCache
+from adapterbank.store.disk import make_folders
 from adapterbank.store.entry import Entry, TaskInfo
-from adapterbank.store.files import Files, LocalFiles, make_folders, open_files
+from adapterbank.store.files import Files, LocalFiles, open_files
 from adapterbank.store.known_files import KnownFiles
 from adapterbank.store.log import TaskLog, package_of
 from adapterbank.store.manifest import BaseRecord, Manifest

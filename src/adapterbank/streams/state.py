@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from adapterbank.errors import BankError
-from adapterbank.store.files import make_folders, sync_folder, write_file
+from adapterbank.store.disk import make_folders, sync_folder, write_file
 from adapterbank.store.store import Store
 
 Document = dict[str, Any]

@@ -25,7 +25,7 @@ from adapterbank.store.adapterhub.places import (
 )
 from adapterbank.store.adapterhub.reading import shown
 from adapterbank.store.adapterhub.settings import settings_to_hub
-from adapterbank.store.files import write_folder
+from adapterbank.store.disk import write_folder
 from adapterbank.store.manifest import Manifest
 from adapterbank.store.package import Package
 from adapterbank.store.weights import encode_weights

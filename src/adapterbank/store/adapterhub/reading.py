@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapterbank.errors import PackageError
 from adapterbank.store.adapterhub.places import ADAPTER, HEAD
-from adapterbank.store.files import open_plain
+from adapterbank.store.disk import open_plain
 from adapterbank.store.manifest import Precision
 from adapterbank.store.schema import parse
 from adapterbank.store.weights import MAX_HEADER, NUMBERS, WEIGHTS, Shape, read_header
